@@ -1,0 +1,249 @@
+/**
+ * The one configuration of a run: strict at every level, defaults where a default is right for most.
+ * Keys are read by the part of the program that the section is named after.
+ *
+ * Batch size is `rollout.queriesPerStep × rollout.groupSize`; nothing has to divide anything.
+ */
+import { z } from 'zod';
+
+const positive = z.number().positive();
+const share = z.number().min(0).max(1);
+const count = z.number().int().min(1);
+
+const run = z.strictObject({
+  /** Names the run folder and every adapter: `<name>-v<step>`. */
+  name: z.string().regex(/^[a-z0-9][a-z0-9-]*$/, 'lower-case letters, digits and dashes'),
+  /** Parent of the run folder. */
+  dir: z.string().default('runs'),
+  /** Sets every random stream. */
+  seed: z.number().int().min(0).max(2 ** 31 - 1).default(1),
+});
+
+const model = z.strictObject({
+  /** A folder in Hugging Face layout. */
+  path: z.string(),
+  /**
+   * How to make the folder when it is absent: a small base model trained from scratch on the corpus.
+   * Its time is not part of the run's.
+   */
+  build: z
+    .strictObject({
+      size: z.enum(['tiny', 'small']),
+      /** Tokens of pretraining. */
+      tokens: count,
+      learningRate: positive.default(2e-3),
+      seed: z.number().int().default(1),
+    })
+    .optional(),
+});
+
+const data = z.strictObject({
+  corpus: z.string(),
+  train: z.string(),
+  validation: z.string(),
+});
+
+const retrieval = z.strictObject({
+  kind: z.literal('bm25').default('bm25'),
+  k1: positive.default(1.5),
+  b: share.default(0.75),
+  /** Weights of the original question's terms and of the rewrite's distinct terms in one search. */
+  anchor: z
+    .strictObject({ original: z.number().min(0).default(1), rewrite: z.number().min(0).default(0.5) })
+    .prefault({}),
+  rerank: z
+    .strictObject({ kind: z.literal('lexical').default('lexical'), alpha: share.default(0.9) })
+    .prefault({}),
+  /** First stage per reformulation, and what the second stage keeps (LegalMALR: 30 and 10). */
+  topK: count.default(30),
+  keep: count.default(10),
+});
+
+const env = z.strictObject({
+  kind: z.literal('malr').default('malr'),
+  prompts: z.enum(['zh', 'en', 'zh-compact']).default('zh'),
+  maxRounds: count.max(16).default(4),
+  diminishing: z.enum(['report', 'stop']).default('report'),
+  noGrowthRounds: count.default(2),
+  allowOriginal: z.boolean().default(true),
+  allowEarlyTerminate: z.boolean().default(false),
+  /** A reformulation with a larger share of terms unknown to the corpus is dropped. */
+  unknownTermLimit: share.default(0.5),
+  maxDecomposed: count.default(4),
+  maxQueryChars: count.default(200),
+  /** Articles kept in the reported pool. */
+  poolLimit: count.default(40),
+});
+
+const rollout = z.strictObject({
+  queriesPerStep: count.default(16),
+  groupSize: z.number().int().min(2, 'a group needs at least 2 members to have an advantage').default(8),
+  /** A group with fewer good members is dropped and counted. */
+  minGroup: z.number().int().min(2).default(4),
+  temperature: positive.default(1),
+  maxTokens: z
+    .strictObject({ planner: count.default(16), rewriter: count.default(64) })
+    .prefault({}),
+  /** Agent calls under way at once. */
+  concurrency: count.default(256),
+  deadlineMs: count.default(60_000),
+  /** Replacements for failed members, per member. */
+  maxAttempts: count.default(2),
+});
+
+const reward = z.strictObject({
+  recall: z.number().default(1),
+  /** Recall over the first k of the ranked pool; null: over the whole pool, as in the paper. */
+  recallAt: count.nullable().default(null),
+  step: z.number().default(-0.05),
+  hit: z.number().default(0.2),
+  invalid: z.number().default(-5),
+  rank: z.number().default(0),
+  marginal: z.number().default(0),
+  credit: z.enum(['trajectory', 'return-to-go']).default('trajectory'),
+});
+
+const advantage = z.strictObject({
+  scale: z.enum(['group', 'batch', 'none']).default('group'),
+  leaveOneOut: z.boolean().default(false),
+  /** `separate`: the ranking of valid members is kept when one of them is invalid. */
+  validity: z.enum(['joint', 'separate']).default('separate'),
+  /** max − min of a group's rewards at or below this is no variance: the group is dropped whole. */
+  tolerance: z.number().min(0).default(1e-6),
+  /** Added to the standard deviation. */
+  stdFloor: z.number().min(0).default(0.05),
+  /** Extra groups sampled in a step in place of those without variance, at most. */
+  refill: z.number().int().min(0).default(0),
+});
+
+const loss = z.strictObject({
+  kind: z.enum(['grpo', 'dr-grpo', 'dapo', 'gspo', 'cispo', 'rloo']).default('grpo'),
+  clipLow: positive.default(0.2),
+  clipHigh: positive.default(0.2),
+  /** `token`: mean over all tokens of the step; `sequence`: mean over samples of their token means. */
+  aggregation: z.enum(['token', 'sequence', 'constant']).default('token'),
+  /** Denominator of a sample under `constant` (Dr. GRPO), in tokens. */
+  constantLength: count.default(64),
+  kl: z
+    .strictObject({
+      coef: z.number().min(0).default(0),
+      estimator: z.enum(['k1', 'k2', 'k3']).default('k3'),
+    })
+    .prefault({}),
+  entropy: z.number().min(0).default(0),
+  importance: z
+    .strictObject({
+      level: z.enum(['token', 'sequence']).default('sequence'),
+      mode: z.enum(['none', 'truncate', 'mask']).default('mask'),
+      cap: z.number().min(1).default(3),
+    })
+    .prefault({}),
+  /** Passes over one step's rows; more than 1 makes the clip act. */
+  epochs: count.default(1),
+});
+
+const optimizer = z.strictObject({
+  learningRate: positive.default(3e-4),
+  warmupSteps: z.number().int().min(0).default(8),
+  schedule: z.enum(['constant', 'linear', 'cosine']).default('constant'),
+  betas: z.tuple([share, share]).default([0.9, 0.99]),
+  eps: positive.default(1e-8),
+  weightDecay: z.number().min(0).default(0),
+  clipNorm: positive.default(1),
+  /** Stop after this many steps in a row whose gradient is not finite. */
+  maxSkipped: count.default(3),
+});
+
+const MODULES = ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'] as const;
+const lora = z.strictObject({
+  r: count.max(512).default(16),
+  alpha: positive.default(32),
+  rslora: z.boolean().default(false),
+  targets: z.array(z.enum(MODULES)).min(1).default([...MODULES]),
+});
+
+const learner = z.strictObject({
+  kind: z.literal('onnx').default('onnx'),
+  /** Padded positions of one forward-backward pass. */
+  tokensPerPass: count.default(8192),
+  /** Positions of one tree; longer samples are refused. */
+  maxTreeTokens: count.default(1024),
+  threads: count.default(2),
+});
+
+const sft = z.strictObject({
+  /** Share of the training questions that the warm start sees. */
+  share: share.default(0.3),
+  /** Episodes played by the demonstrator per question. */
+  rolloutsPerQuery: count.default(4),
+  epochs: positive.default(2),
+  tokensPerStep: count.default(4096),
+  learningRate: positive.default(1e-3),
+});
+
+const train = z.strictObject({
+  steps: z.number().int().min(0),
+  /** Evaluate every so many steps; step 0 and the last are always evaluated. */
+  evalEvery: count.default(10),
+  checkpointEvery: count.default(10),
+  /** Checkpoints kept beside the best one. */
+  keep: count.default(2),
+});
+
+const evaluation = z.strictObject({
+  k: count.default(10),
+  /** The best checkpoint is the one with the highest held-out value of this. */
+  metric: z.enum(['recall', 'mrr', 'ndcg']).default('recall'),
+  /** Held-out questions used for the evaluations within a run; the first and last use all. */
+  queries: count.nullable().default(null),
+  bootstrap: count.default(2000),
+  /** Sampled episodes per question beside the greedy one at the final evaluation; 0: greedy only. */
+  samples: z.number().int().min(0).default(0),
+  /** Also report the baselines that need no language model. */
+  baselines: z.boolean().default(false),
+  /** Rewrite weights at which the SFT start is also read, so that it is compared at its best. */
+  anchorSweep: z.array(z.number().min(0)).default([]),
+});
+
+const endpoint = z.strictObject({
+  kind: z.literal('embedded').default('embedded'),
+  threads: count.default(2),
+});
+
+/** Rules across fields, each with its path. All of them are reported at once, with the others. */
+function crossRules(config: z.output<typeof shape>, context: z.RefinementCtx): void {
+  const issue = (path: string[], message: string) => context.addIssue({ code: 'custom', path, message });
+  if (config.rollout.minGroup > config.rollout.groupSize)
+    issue(['rollout', 'minGroup'], `must be at most rollout.groupSize (${config.rollout.groupSize})`);
+  if (config.retrieval.keep > config.retrieval.topK)
+    issue(['retrieval', 'keep'], `must be at most retrieval.topK (${config.retrieval.topK})`);
+  if (config.learner.tokensPerPass < config.learner.maxTreeTokens)
+    issue(['learner', 'tokensPerPass'], `must be at least learner.maxTreeTokens (${config.learner.maxTreeTokens})`);
+  if (config.reward.invalid > 0) issue(['reward', 'invalid'], 'must be at most 0: it is a penalty');
+  if (config.reward.step > 0) issue(['reward', 'step'], 'must be at most 0: it is a cost');
+}
+
+const shape = z.strictObject({
+  run,
+  model,
+  data,
+  retrieval: retrieval.prefault({}),
+  env: env.prefault({}),
+  endpoint: endpoint.prefault({}),
+  rollout: rollout.prefault({}),
+  reward: reward.prefault({}),
+  advantage: advantage.prefault({}),
+  loss: loss.prefault({}),
+  optimizer: optimizer.prefault({}),
+  lora: lora.prefault({}),
+  learner: learner.prefault({}),
+  /** The supervised warm start; absent: GRPO starts from a fresh adapter. */
+  sft: sft.optional(),
+  train,
+  eval: evaluation.prefault({}),
+});
+
+export const configSchema = shape.superRefine(crossRules);
+
+/** A resolved configuration: every default filled in. */
+export type Config = z.output<typeof configSchema>;
