@@ -1,0 +1,51 @@
+/** The statute corpus: JSON Lines of `{id, title, text, law?}`, read once and kept in memory. */
+import { createHash } from 'node:crypto';
+import { z } from 'zod';
+import { UserError } from '../base/errors.ts';
+import { readJsonLines } from './jsonl.ts';
+import type { Article } from './types.ts';
+
+export interface Corpus {
+  /** In the order of the file. */
+  articles: Article[];
+  byId: Map<string, Article>;
+  /** SHA-256 (hex) of ids, titles, texts and laws in order; the same for a plain and a gzip file. */
+  hash: string;
+}
+
+const filled = (what: string) =>
+  z.string().refine((text) => text.trim() !== '', { message: `${what} must not be empty` });
+
+const articleSchema = z.object({
+  id: filled('the id'),
+  title: z.string(),
+  text: filled('the text'),
+  law: z.string().nullish(),
+});
+
+/**
+ * Reads a corpus from a `.jsonl` or `.jsonl.gz` file; further fields of a line are ignored. Throws a
+ * `UserError` that names file and line for broken JSON, a missing field, an empty text or a duplicate id
+ * (the first ten at once), and for a missing or empty file.
+ */
+export async function loadCorpus(path: string): Promise<Corpus> {
+  const articles: Article[] = [];
+  const lineOf = new Map<string, number>();
+  await readJsonLines(path, articleSchema, ({ id, title, text, law }, line, problems) => {
+    const before = lineOf.get(id);
+    if (before !== undefined) problems.add(line, `duplicate id "${id}", first on line ${before}`);
+    lineOf.set(id, before ?? line);
+    articles.push(law ? { id, title, text, law } : { id, title, text });
+  });
+  if (articles.length === 0) {
+    throw new UserError('the corpus has no articles', path, 'give at least one line {"id", "title", "text"}');
+  }
+  return corpusOf(articles);
+}
+
+/** A corpus of articles already in memory; the caller answers for distinct ids. */
+export function corpusOf(articles: Article[]): Corpus {
+  const hash = createHash('sha256');
+  for (const { id, title, text, law } of articles) hash.update(`${JSON.stringify([id, title, text, law ?? null])}\n`);
+  return { articles, byId: new Map(articles.map((article) => [article.id, article])), hash: hash.digest('hex') };
+}

@@ -1,0 +1,42 @@
+/** Labelled questions: JSON Lines of `{id, query, gold}`, checked against the corpus they are about. */
+import { z } from 'zod';
+import { UserError } from '../base/errors.ts';
+import type { Corpus } from './corpus.ts';
+import { readJsonLines } from './jsonl.ts';
+import type { Query } from './types.ts';
+
+const filled = (what: string) =>
+  z.string().refine((text) => text.trim() !== '', { message: `${what} must not be empty` });
+
+const querySchema = z.object({
+  id: filled('the id'),
+  query: filled('the question'),
+  gold: z.array(z.string()).min(1, 'at least one gold article id is needed'),
+});
+
+/**
+ * Reads labelled questions from a `.jsonl` or `.jsonl.gz` file. Throws a `UserError` that names file and
+ * line for broken JSON, a missing field, an empty question, no gold, a gold id that the corpus lacks or
+ * that is listed twice, and a duplicate question id (the first ten at once); also for a missing or empty
+ * file.
+ */
+export async function loadQueries(path: string, corpus: Pick<Corpus, 'byId'>): Promise<Query[]> {
+  const queries: Query[] = [];
+  const lineOf = new Map<string, number>();
+  await readJsonLines(path, querySchema, (query, line, problems) => {
+    const before = lineOf.get(query.id);
+    if (before !== undefined) problems.add(line, `duplicate id "${query.id}", first on line ${before}`);
+    lineOf.set(query.id, before ?? line);
+    const seen = new Set<string>();
+    for (const id of query.gold) {
+      if (!corpus.byId.has(id)) problems.add(line, `gold article "${id}" of "${query.id}" is not in the corpus`);
+      else if (seen.has(id)) problems.add(line, `gold article "${id}" of "${query.id}" is listed twice`);
+      seen.add(id);
+    }
+    queries.push(query);
+  });
+  if (queries.length === 0) {
+    throw new UserError('there are no questions', path, 'give at least one line {"id", "query", "gold": [id]}');
+  }
+  return queries;
+}
