@@ -91,7 +91,7 @@ function unsupported(json: Qwen3Json): string[] {
   const checks: [boolean, string][] = [
     [json.hidden_act !== 'silu', `hidden_act ${json.hidden_act}`],
     [
-      ropeTypes.some((t) => t !== undefined && t !== 'default'),
+      untyped || ropeTypes.some((t) => t !== undefined && t !== 'default'),
       'rope_scaling / rope_parameters other than default',
     ],
     [partial.some((p) => p !== undefined && p !== null && p !== 1), 'partial_rotary_factor'],
