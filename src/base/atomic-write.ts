@@ -1,0 +1,138 @@
+/**
+ * Files and folders that are there whole or not at all, also after a crash or on a full disk: everything is
+ * written under a temporary name beside the target, flushed, and renamed; then the parent folder is
+ * flushed, so that the new name survives a power cut. A name that starts with `.` and contains `.tmp-` is
+ * such a temporary; one left by a killed process is nobody's data.
+ */
+import { type FileHandle, mkdir, open, readdir, rename, rm } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { UserError } from './errors.ts';
+
+type Content = string | Uint8Array | Iterable<string | Uint8Array> | AsyncIterable<string | Uint8Array>;
+
+/**
+ * Writes `content` (chunks one after the other) to `path`; its folder is made where it is absent. A reader
+ * sees the old file or the whole new one. What the file system refuses (full, read-only, not permitted) is
+ * a `UserError` that names `path`, and nothing is left behind.
+ */
+export async function writeFileAtomic(path: string, content: Content): Promise<void> {
+  const folder = dirname(path);
+  let temporary: string | undefined;
+  try {
+    await mkdir(folder, { recursive: true });
+    const claimed = await claim(path, (name) => open(name, 'wx'));
+    temporary = claimed.name;
+    await fillFile(claimed.value, content);
+    await rename(temporary, path);
+    await syncFolder(folder);
+  } catch (error) {
+    if (temporary) await rm(temporary, { force: true });
+    throw writeError(error, path);
+  }
+}
+
+/**
+ * Makes the folder `path`, filled by `fill`, which gets a temporary folder to write into. A folder of that
+ * name must not exist, unless `replace` is set: then the old one is moved aside first and removed at the
+ * end (a crash in between leaves one of the two). On any error nothing new is left behind.
+ */
+export async function writeFolderAtomic(
+  path: string,
+  fill: (folder: string) => Promise<void>,
+  options: { replace?: boolean } = {},
+): Promise<void> {
+  const parent = dirname(path);
+  let temporary: string | undefined;
+  try {
+    await mkdir(parent, { recursive: true });
+    temporary = (await claim(path, (name) => mkdir(name))).name;
+    await fill(temporary);
+    await syncTree(temporary);
+    const old = options.replace ? await moveAside(path) : undefined;
+    await rename(temporary, path);
+    await syncFolder(parent);
+    if (old) await rm(old, { recursive: true, force: true });
+  } catch (error) {
+    if (temporary) await rm(temporary, { recursive: true, force: true });
+    throw writeError(error, path);
+  }
+}
+
+/** Makes new names in `folder` durable. */
+export async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder, 'r');
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+const REASONS: Record<string, [what: string, hint: string]> = {
+  ENOSPC: ['the disk is full', 'free some space; nothing was half-written'],
+  EDQUOT: ['the disk quota is used up', 'free some space; nothing was half-written'],
+  EFBIG: ['the file is larger than the system allows', 'raise the limit (ulimit -f)'],
+  EROFS: ['the file system is read-only', 'choose another folder'],
+  EACCES: ['may not be written', 'check the permissions, or choose another folder'],
+  EPERM: ['may not be written', 'check the permissions, or choose another folder'],
+  ENOTDIR: ['a part of the path is a file, not a folder', 'choose another path'],
+  EISDIR: ['is a folder, not a file', 'choose another path'],
+  EEXIST: ['exists already', 'remove it, or choose another path'],
+  ENOTEMPTY: ['exists already', 'remove it, or choose another path'],
+};
+
+/** A `UserError` for what the file system refuses about `path`; any other error is given back as it is. */
+export function writeError(error: unknown, path: string): unknown {
+  const reason = REASONS[(error as NodeJS.ErrnoException | null)?.code ?? ''];
+  return reason ? new UserError(reason[0], path, reason[1]) : error;
+}
+
+let claims = 0;
+
+/** Takes a temporary name beside `path` that no other process holds: `make` fails with EEXIST if one does. */
+async function claim<T>(
+  path: string,
+  make: (name: string) => Promise<T>,
+): Promise<{ name: string; value: T }> {
+  for (;;) {
+    const name = join(dirname(path), `.${basename(path)}.tmp-${process.pid}-${claims++}`);
+    try {
+      return { name, value: await make(name) };
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    }
+  }
+}
+
+async function fillFile(handle: FileHandle, content: Content): Promise<void> {
+  try {
+    const chunks = typeof content === 'string' || content instanceof Uint8Array ? [content] : content;
+    for await (const chunk of chunks) await handle.appendFile(chunk);
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+/** Flushes every file and folder below `folder`, and itself. */
+async function syncTree(folder: string): Promise<void> {
+  for (const entry of await readdir(folder, { withFileTypes: true })) {
+    const path = join(folder, entry.name);
+    if (entry.isDirectory()) await syncTree(path);
+    else if (entry.isFile()) await syncFolder(path);
+  }
+  await syncFolder(folder);
+}
+
+/** Renames an existing folder to a temporary name and gives that name back; undefined where there is none. */
+async function moveAside(path: string): Promise<string | undefined> {
+  const { name } = await claim(path, (free) => mkdir(free));
+  try {
+    await rename(path, name);
+    return name;
+  } catch (error) {
+    await rm(name, { recursive: true, force: true });
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+}
