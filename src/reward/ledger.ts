@@ -1,25 +1,92 @@
+/**
+ * The reward ledger: the value of every term of an episode, and their sum, which is the reward. Pure: no
+ * search, no clock. The entropy bonus is no reward; it lives in the loss.
+ */
 import type { Episode, Ledger } from '../rollout/trajectory.ts';
-import type { RewardConfig } from './config.ts';
+import type { RewardConfig, RewardWeights } from './config.ts';
+import { hitByRound } from './hit.ts';
+import { invalid } from './invalid.ts';
+import { marginal } from './marginal.ts';
+import { rank } from './rank.ts';
+import { recall } from './recall.ts';
+import { step } from './step.ts';
 
-/** `originalIds`: what the original question alone finds, best first; needed for `marginal` only. */
+/** What the terms read of an episode. */
+export type Scored = Pick<Episode, 'rounds' | 'pool' | 'termination'>;
+
+/** The order of the terms in a ledger, and of their addition. */
+export const TERM_ORDER = [
+  'recall',
+  'step',
+  'hit',
+  'invalid',
+  'rank',
+  'marginal',
+] as const satisfies (keyof RewardWeights)[];
+
+/**
+ * Scores an episode against its gold ids. Terms of weight 0 stand in the ledger too, with their raw value.
+ * `total` is the sum of the values from left to right, starting at 0, in double precision, so that anyone
+ * gets the same bits from the stored ledger.
+ *
+ * `originalIds`: what the original question alone finds. Without it there is no `marginal` term, and a
+ * weight for it is an error of the caller. Throws on empty gold and on a reward that is not finite.
+ */
 export function scoreEpisode(
-  _episode: Episode,
-  _gold: readonly string[],
-  _config: RewardConfig,
-  _originalIds: readonly string[] | null = null,
+  episode: Scored,
+  gold: readonly string[],
+  config: RewardConfig,
+  originalIds: readonly string[] | null = null,
 ): Ledger {
-  throw new Error('being written');
+  const goldSet = checkedGold(gold);
+  const raws: Record<keyof RewardWeights, number | null> = {
+    recall: recall(episode, goldSet, config.recallAt),
+    step: step(episode),
+    hit: hitByRound(episode, goldSet).reduce((sum, gained) => sum + gained, 0),
+    invalid: invalid(episode),
+    rank: rank(episode, goldSet),
+    marginal: originalIds === null ? null : marginal(episode, goldSet, originalIds),
+  };
+  if (raws.marginal === null && config.weights.marginal !== 0)
+    throw new Error('the marginal term has a weight, but the hits of the original question were not given');
+  const terms: Ledger['terms'] = [];
+  for (const name of TERM_ORDER) {
+    const raw = raws[name];
+    if (raw !== null)
+      terms.push({ name, raw, weight: config.weights[name], value: weigh(raw, config.weights[name]) });
+  }
+  const total = terms.reduce((sum, { value }) => sum + value, 0);
+  if (!Number.isFinite(total)) throw new Error(`the reward is ${total}: a weight is not finite`);
+  return { terms, total };
 }
 
 /**
- * Return from each round on, length `rounds.length + 1`: a call's credit is `returns[call.round]`; the
- * last entry belongs to a planner call that ended the episode without a round.
+ * The return from each round on, for `credit: return-to-go`. Length `rounds.length + 1`: a call's credit is
+ * `returns[call.round]`; the last entry belongs to a planner call that ended the episode without a round.
+ * Step and hit are earned in their round, everything else at the end. The first entry is the ledger's total.
  */
 export function roundReturns(
-  _episode: Episode,
-  _gold: readonly string[],
-  _config: RewardConfig,
-  _originalIds: readonly string[] | null = null,
+  episode: Scored,
+  gold: readonly string[],
+  config: RewardConfig,
+  originalIds: readonly string[] | null = null,
 ): number[] {
-  throw new Error('being written');
+  const { total } = scoreEpisode(episode, gold, config, originalIds);
+  const returns = [total];
+  let earned = 0;
+  for (const gained of hitByRound(episode, checkedGold(gold))) {
+    earned += config.weights.step + config.weights.hit * gained;
+    returns.push(total - earned);
+  }
+  return returns;
+}
+
+/** Never −0: it would come back from JSON as another number. */
+function weigh(raw: number, weight: number): number {
+  return raw * weight + 0;
+}
+
+function checkedGold(gold: readonly string[]): Set<string> {
+  if (gold.length === 0) throw new Error('a question without gold articles cannot be scored');
+  return new Set(gold);
 }

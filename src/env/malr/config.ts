@@ -31,7 +31,10 @@ export interface MalrConfig {
   maxDecomposed: number;
   /** A query is cut to so many characters (code points), ≥ 1. */
   maxQueryChars: number;
-  /** So many unusable rewriter outputs an episode survives; the next one makes it invalid, ≥ 0. */
+  /**
+   * So many unusable rewriter outputs cost only their round; the next one makes the episode invalid, ≥ 0.
+   * One in the first round leaves the pool empty, which ends the episode by that rule.
+   */
   toleratedBadRewrites: number;
 }
 
