@@ -1,0 +1,243 @@
+/**
+ * Text to token ids and back, by a model's own `tokenizer.json`.
+ *
+ * Two kinds of text are kept apart. Text from outside (questions, statutes, what the policy wrote) goes
+ * through `encode`, which cannot give a control token whatever the text says: the control tokens are taken
+ * out of the encoder's vocabulary. Only our own markup goes through `encodeMarkup`.
+ *
+ * The smallest tokenizer.json that this loader and Python's `tokenizers` read alike is
+ * `test/vectors/char-tokenizer`: characters with byte fallback, and pieces such as `{"action":"` as added
+ * tokens that are not special, which `encode` does recognise.
+ */
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Tokenizer } from '@huggingface/tokenizers';
+import { z } from 'zod';
+import { messageOf, UserError } from '../base/errors.ts';
+
+/**
+ * A control token steers the model: one that is marked special, or that is written like a tag. (Qwen3 has
+ * `<think>` and `<tool_call>` as added tokens that are not special; in a statute they are text too.)
+ */
+export interface ControlToken {
+  content: string;
+  id: number;
+  special: boolean;
+}
+
+export interface TextTokenizer {
+  /** Ids of plain text: never a control token; added tokens such as `{"action":"` are recognised. */
+  encode(text: string): number[];
+  /** Ids of text of ours, such as a rendered chat template: control tokens in it are recognised. */
+  encodeMarkup(text: string): number[];
+  /**
+   * The text of `ids`. Ids without a token (a padded embedding has some) give nothing, bytes that are no
+   * UTF-8 give U+FFFD. `skipSpecial` leaves special tokens out.
+   */
+  decode(ids: readonly number[], options: { skipSpecial: boolean }): string;
+  /** One more than the largest id. */
+  readonly vocabSize: number;
+  /** The id of exactly this token, control tokens included. */
+  tokenId(token: string): number | undefined;
+  readonly controlTokens: readonly ControlToken[];
+  /** `text` cut at the control tokens in it: text as strings, control tokens as ids, in order. */
+  splitControl(text: string): (string | number)[];
+}
+
+const id = z.number().int().min(0);
+const addedSchema = z.looseObject({
+  id,
+  content: z.string().min(1),
+  special: z.boolean().default(false),
+  single_word: z.boolean().default(false),
+  lstrip: z.boolean().default(false),
+  rstrip: z.boolean().default(false),
+});
+const tokenizerSchema = z.looseObject({
+  added_tokens: z.array(addedSchema),
+  normalizer: z.unknown(),
+  pre_tokenizer: z.unknown(),
+  decoder: z.unknown(),
+  model: z.looseObject({
+    type: z.string(),
+    vocab: z.record(z.string(), id),
+    merges: z.array(z.unknown()),
+  }),
+});
+type TokenizerJson = z.infer<typeof tokenizerSchema>;
+
+const namedToken = z.union([z.string(), z.looseObject({ content: z.string() }), z.null()]);
+export const tokenizerConfigSchema = z.looseObject({
+  bos_token: namedToken.optional(),
+  eos_token: namedToken.optional(),
+  unk_token: namedToken.optional(),
+  pad_token: namedToken.optional(),
+  additional_special_tokens: z.array(namedToken).nullish(),
+  chat_template: z
+    .union([z.string(), z.array(z.looseObject({ name: z.string(), template: z.string() }))])
+    .nullish(),
+});
+export type TokenizerConfig = z.infer<typeof tokenizerConfigSchema>;
+
+/** The text of a token that tokenizer_config.json names as a string or as an object. */
+export function tokenText(token: z.infer<typeof namedToken> | undefined): string | undefined {
+  return typeof token === 'string' ? token : (token?.content ?? undefined);
+}
+
+/** Reads and checks a JSON file of a model folder. `undefined` when it is missing. */
+export function readModelJson<T>(schema: z.ZodType<T>, folder: string, name: string): T | undefined {
+  const file = join(folder, name);
+  if (!existsSync(file)) return undefined;
+  let json: unknown;
+  try {
+    json = JSON.parse(readFileSync(file, 'utf8'));
+  } catch (error) {
+    throw new UserError(`cannot be read as JSON (${messageOf(error)})`, file, 'Copy or download it again.');
+  }
+  const result = schema.safeParse(json);
+  if (result.success) return result.data;
+  const problems = result.error.issues
+    .slice(0, 5)
+    .map((issue) => `${issue.path.join('.')}: ${issue.message}`);
+  throw new UserError(problems.join('; '), file, 'Take the file as the model was published.');
+}
+
+const typeOf = (part: unknown): string => (part as { type?: string } | null | undefined)?.type ?? 'none';
+
+/** How the decoder puts text together; anything else than these two is refused. */
+function decoderKind(json: TokenizerJson): 'byte-level' | 'byte-fallback' | undefined {
+  if (typeOf(json.decoder) === 'ByteLevel') return 'byte-level';
+  const steps = (json.decoder as { decoders?: unknown[] } | null)?.decoders?.map(typeOf).join('+');
+  return typeOf(json.decoder) === 'Sequence' && steps === 'ByteFallback+Fuse' ? 'byte-fallback' : undefined;
+}
+
+/** What would make our ids differ from the reference implementation's. */
+function unsupported(json: TokenizerJson): string[] {
+  const problems: string[] = [];
+  if (json.model.type !== 'BPE') problems.push(`model type ${json.model.type}`);
+  if (!decoderKind(json)) problems.push(`decoder ${typeOf(json.decoder)}`);
+  if (JSON.stringify(json.pre_tokenizer ?? null).match(/"add_prefix_space":true|"Metaspace"/)) {
+    problems.push('a pre_tokenizer that adds a prefix space');
+  }
+  for (const { content, single_word, lstrip, rstrip } of json.added_tokens) {
+    if (single_word || lstrip || rstrip)
+      problems.push(`added token ${content} with single_word, lstrip or rstrip`);
+  }
+  return problems;
+}
+
+const BYTE_TOKEN = /^<0x([0-9A-F]{2})>$/;
+
+function controlTokensOf(json: TokenizerJson, config: TokenizerConfig): ControlToken[] {
+  const { bos_token, eos_token, unk_token, pad_token, additional_special_tokens } = config;
+  const names = [bos_token, eos_token, unk_token, pad_token, ...(additional_special_tokens ?? [])];
+  const named = new Set(names.map(tokenText));
+  return json.added_tokens
+    .map(({ content, id, special }) => ({ content, id, special: special || named.has(content) }))
+    .filter(({ content, special }) => special || (/^<.+>$/s.test(content) && !BYTE_TOKEN.test(content)));
+}
+
+/** The library's tokenizer over everything but the control tokens. */
+function plainTokenizer(json: TokenizerJson, control: readonly ControlToken[]): Tokenizer {
+  const controlIds = new Set(control.map((token) => token.id));
+  const vocab = { ...json.model.vocab };
+  for (const { content } of control) delete vocab[content];
+  const plain = {
+    ...json,
+    added_tokens: json.added_tokens.filter((token) => !controlIds.has(token.id)),
+    post_processor: null,
+    model: { ...json.model, vocab },
+  };
+  return new Tokenizer(plain, { clean_up_tokenization_spaces: false });
+}
+
+/** A run of byte tokens is text when all of it is UTF-8; else every byte is U+FFFD, as in `tokenizers`. */
+function decodeBytes(bytes: number[]): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(Uint8Array.from(bytes));
+  } catch {
+    return '\uFFFD'.repeat(bytes.length);
+  }
+}
+
+function decodeByteFallback(tokens: string[]): string {
+  let text = '';
+  let bytes: number[] = [];
+  for (const token of tokens) {
+    const byte = BYTE_TOKEN.exec(token)?.[1];
+    if (byte !== undefined) bytes.push(Number.parseInt(byte, 16));
+    else {
+      text += decodeBytes(bytes) + token;
+      bytes = [];
+    }
+  }
+  return text + decodeBytes(bytes);
+}
+
+/** Longest first, so that at one place the longest token wins, as in the reference implementation. */
+function controlPattern(control: readonly ControlToken[]): RegExp | undefined {
+  const contents = control.map((token) => token.content).sort((a, b) => b.length - a.length);
+  const escaped = contents.map((content) => content.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
+  return contents.length > 0 ? new RegExp(`(${escaped.join('|')})`, 'g') : undefined;
+}
+
+/**
+ * Loads `tokenizer.json` and, where it is, `tokenizer_config.json` of a Hugging Face model folder.
+ * Byte-level BPE (Qwen, Llama 3) and BPE with byte fallback; UserError for a missing or damaged file and
+ * for whatever would give other ids than the reference implementation.
+ */
+export function loadTokenizer(folder: string): TextTokenizer {
+  const json = readModelJson(tokenizerSchema, folder, 'tokenizer.json');
+  if (!json) {
+    const what = existsSync(folder) ? 'tokenizer.json is missing' : 'no such folder';
+    throw new UserError(what, folder, 'Give the folder of a model in Hugging Face layout.');
+  }
+  const config = readModelJson(tokenizerConfigSchema, folder, 'tokenizer_config.json') ?? {};
+  const problems = unsupported(json);
+  const control = controlTokensOf(json, config);
+  for (const { content } of control) if (content.length < 2) problems.push(`one-character token ${content}`);
+  if (problems.length > 0) {
+    throw new UserError(`not supported: ${problems.join('; ')}`, join(folder, 'tokenizer.json'));
+  }
+
+  const plain = plainTokenizer(json, control);
+  const pattern = controlPattern(control);
+  const byContent = new Map(control.map((token) => [token.content, token]));
+  const byId = new Map(control.map((token) => [token.id, token]));
+  const largest = Object.values(json.model.vocab).reduce((a, b) => Math.max(a, b), -1);
+  const vocabSize = json.added_tokens.reduce((n, token) => Math.max(n, token.id + 1), largest + 1);
+  const byteFallback = decoderKind(json) === 'byte-fallback';
+
+  const encode = (text: string): number[] =>
+    text === '' ? [] : plain.encode(text, { add_special_tokens: false }).ids;
+  const splitControl = (text: string): (string | number)[] =>
+    (pattern ? text.split(pattern) : [text]).filter((s) => s !== '').map((s) => byContent.get(s)?.id ?? s);
+  const decodePlain = (ids: number[]): string => {
+    const known = ids.filter((id) => plain.id_to_token(id) !== undefined);
+    if (byteFallback) return decodeByteFallback(known.map((id) => plain.id_to_token(id)!));
+    return known.length > 0 ? plain.decode(known) : '';
+  };
+
+  return {
+    encode,
+    encodeMarkup: (text) =>
+      splitControl(text).flatMap((part) => (typeof part === 'number' ? [part] : encode(part))),
+    decode: (ids, { skipSpecial }) => {
+      let text = '';
+      let run: number[] = [];
+      for (const id of ids) {
+        const token = byId.get(id);
+        if (!token) run.push(id);
+        else if (!(skipSpecial && token.special)) {
+          text += decodePlain(run) + token.content;
+          run = [];
+        }
+      }
+      return text + decodePlain(run);
+    },
+    vocabSize,
+    tokenId: (token) => byContent.get(token)?.id ?? plain.token_to_id(token),
+    controlTokens: control,
+    splitControl,
+  };
+}
