@@ -1,0 +1,276 @@
+/**
+ * LoRA adapters in the folder format of Hugging Face PEFT: `adapter_config.json` and
+ * `adapter_model.safetensors`, readable by PEFT, transformers and vLLM.
+ */
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { z } from 'zod';
+import { messageOf, UserError } from '../base/errors.ts';
+import type { Random } from '../base/random.ts';
+import { syncFolder, writeFileAtomic } from './atomic-file.ts';
+import type { DecoderConfig } from './model-config.ts';
+import { readSafetensors, writeSafetensors } from './safetensors.ts';
+import type { Adapter, LoraSpec, Tensor } from './types.ts';
+
+/** The linear modules of a decoder layer, in the order in which they are applied. */
+export const LORA_MODULES = [
+  'q_proj',
+  'k_proj',
+  'v_proj',
+  'o_proj',
+  'gate_proj',
+  'up_proj',
+  'down_proj',
+] as const;
+export type LoraModule = (typeof LORA_MODULES)[number];
+
+/** Where each sits in a layer and, given the config, its `[in, out]`. */
+function moduleShape(config: DecoderConfig, module: LoraModule): { path: string; in: number; out: number } {
+  const { hiddenSize: hidden, intermediateSize: ffn, heads, kvHeads, headDim } = config;
+  switch (module) {
+    case 'q_proj':
+      return { path: 'self_attn.q_proj', in: hidden, out: heads * headDim };
+    case 'k_proj':
+    case 'v_proj':
+      return { path: `self_attn.${module}`, in: hidden, out: kvHeads * headDim };
+    case 'o_proj':
+      return { path: 'self_attn.o_proj', in: heads * headDim, out: hidden };
+    case 'gate_proj':
+    case 'up_proj':
+      return { path: `mlp.${module}`, in: hidden, out: ffn };
+    case 'down_proj':
+      return { path: 'mlp.down_proj', in: ffn, out: hidden };
+  }
+}
+
+/** The factor before B·A·x: alpha / r, or alpha / √r with `rslora`. */
+export function loraScale(spec: LoraSpec): number {
+  return spec.alpha / (spec.rslora ? Math.sqrt(spec.r) : spec.r);
+}
+
+function checkSpec(spec: LoraSpec): void {
+  const unknown = spec.targets.filter((name) => !LORA_MODULES.some((module) => module === name));
+  if (unknown.length > 0 || spec.targets.length === 0) {
+    const what = unknown.length > 0 ? `unknown LoRA targets ${unknown.join(', ')}` : 'no LoRA targets';
+    throw new UserError(what, undefined, `Choose from ${LORA_MODULES.join(', ')}.`);
+  }
+  if (!Number.isInteger(spec.r) || spec.r < 1)
+    throw new UserError(`LoRA r ${spec.r} is not a positive integer`);
+  if (!(spec.alpha > 0 && spec.alpha < Infinity))
+    throw new UserError(`LoRA alpha ${spec.alpha} is not positive`);
+}
+
+/**
+ * The tensors of an adapter, name → shape: layer by layer, in the order of LORA_MODULES (whatever the order
+ * of `spec.targets`), A `[r, in]` before B `[out, r]`. Every loop over an adapter follows this order.
+ */
+export function loraTensorShapes(config: DecoderConfig, spec: LoraSpec): Map<string, [number, number]> {
+  checkSpec(spec);
+  const shapes = new Map<string, [number, number]>();
+  for (let layer = 0; layer < config.layers; layer++) {
+    for (const module of LORA_MODULES.filter((name) => spec.targets.includes(name))) {
+      const { path, in: inputs, out } = moduleShape(config, module);
+      const prefix = `base_model.model.model.layers.${layer}.${path}`;
+      shapes.set(`${prefix}.lora_A.weight`, [spec.r, inputs]);
+      shapes.set(`${prefix}.lora_B.weight`, [out, spec.r]);
+    }
+  }
+  return shapes;
+}
+
+/**
+ * A fresh adapter that changes nothing: B zero, A uniform in ±1/√in, which is Kaiming-uniform with a = √5
+ * as PEFT starts it (gain √(2 / (1 + 5)), bound gain · √(3 / in)).
+ */
+export function initAdapter(config: DecoderConfig, spec: LoraSpec, random: Random): Adapter {
+  const tensors = new Map<string, Tensor>();
+  for (const [name, shape] of loraTensorShapes(config, spec)) {
+    const data = new Float32Array(shape[0] * shape[1]);
+    if (name.endsWith('.lora_A.weight')) {
+      const bound = 1 / Math.sqrt(shape[1]);
+      for (let i = 0; i < data.length; i++) data[i] = (2 * random.next() - 1) * bound;
+    }
+    tensors.set(name, { shape, data });
+  }
+  return { spec, tensors };
+}
+
+/**
+ * Throws a UserError unless the adapter has exactly the tensors that its spec has on this model, in their
+ * shapes, all values finite. `where` names the adapter in the message.
+ */
+export function checkAdapterFits(adapter: Adapter, config: DecoderConfig, where?: string): void {
+  const expected = loraTensorShapes(config, adapter.spec);
+  const fail = (what: string): never => {
+    throw new UserError(what, where, 'The adapter was made for another base model, or is incomplete.');
+  };
+  for (const [name, shape] of expected) {
+    const tensor = adapter.tensors.get(name);
+    if (!tensor) return fail(`${name} is missing`);
+    if (tensor.shape.join() !== shape.join())
+      fail(`${name} is [${tensor.shape}], the model needs [${shape}]`);
+    if (!tensor.data.every(Number.isFinite)) fail(`${name} holds a value that is not finite`);
+  }
+  for (const name of adapter.tensors.keys())
+    if (!expected.has(name)) fail(`${name} has no place in the model`);
+}
+
+/**
+ * Writes a new adapter folder in f32: into a temporary folder beside it, synced, then renamed, so the folder
+ * exists only complete. `baseModel` is what base_model_name_or_path says. UserError when `folder` exists:
+ * an adapter name is never reused.
+ */
+export function writeAdapter(folder: string, adapter: Adapter, options: { baseModel: string }): void {
+  const exists = new UserError(
+    'exists already',
+    folder,
+    'Adapters are never overwritten: choose another name.',
+  );
+  if (existsSync(folder)) throw exists;
+  const { r, alpha, rslora, targets } = adapter.spec;
+  const config = {
+    base_model_name_or_path: options.baseModel,
+    bias: 'none',
+    fan_in_fan_out: false,
+    inference_mode: true,
+    lora_alpha: alpha,
+    lora_dropout: 0,
+    modules_to_save: null,
+    peft_type: 'LORA',
+    r,
+    target_modules: LORA_MODULES.filter((name) => targets.includes(name)),
+    task_type: 'CAUSAL_LM',
+    use_dora: false,
+    use_rslora: rslora,
+  };
+  const parent = dirname(folder);
+  const temporary = join(parent, `.${basename(folder)}.tmp-${process.pid}`);
+  rmSync(temporary, { recursive: true, force: true });
+  mkdirSync(temporary, { recursive: true });
+  try {
+    const metadata = { format: 'pt' };
+    writeSafetensors(join(temporary, 'adapter_model.safetensors'), adapter.tensors, {
+      dtype: 'F32',
+      metadata,
+    });
+    const json = Buffer.from(`${JSON.stringify(config, null, 2)}\n`);
+    writeFileAtomic(join(temporary, 'adapter_config.json'), [json]);
+    // A rename replaces an *empty* folder that appeared meanwhile, and fails on any other.
+    renameSync(temporary, folder);
+  } catch (error) {
+    rmSync(temporary, { recursive: true, force: true });
+    if (existsSync(folder)) throw exists;
+    throw error;
+  }
+  syncFolder(parent);
+}
+
+const off = z.literal(false).nullish();
+const none = z.union([z.array(z.unknown()).length(0), z.record(z.string(), z.unknown())]).nullish();
+
+/** Fields that change what an adapter computes are pinned to what we compute; the rest is ignored. */
+const adapterConfigSchema = z.looseObject({
+  peft_type: z.literal('LORA'),
+  task_type: z.literal('CAUSAL_LM').nullish(),
+  r: z.number().int().positive(),
+  lora_alpha: z.number().positive(),
+  target_modules: z.array(z.string()).min(1),
+  bias: z.literal('none').default('none'),
+  use_rslora: z.boolean().default(false),
+  use_dora: off,
+  use_qalora: off,
+  fan_in_fan_out: off,
+  lora_bias: off,
+  modules_to_save: none,
+  rank_pattern: none,
+  alpha_pattern: none,
+  exclude_modules: z.union([z.string().length(0), z.array(z.unknown()).length(0)]).nullish(),
+  layers_to_transform: none,
+  layer_replication: none,
+  trainable_token_indices: none,
+  target_parameters: none,
+  alora_invocation_tokens: none,
+});
+type AdapterConfig = z.infer<typeof adapterConfigSchema>;
+
+function readConfig(file: string): AdapterConfig {
+  let json: unknown;
+  try {
+    json = JSON.parse(readFileSync(file, 'utf8'));
+  } catch (error) {
+    throw new UserError(`cannot be read as JSON (${messageOf(error)})`, file, 'Copy the adapter again.');
+  }
+  const result = adapterConfigSchema.safeParse(json);
+  const filled = [
+    'modules_to_save',
+    'rank_pattern',
+    'alpha_pattern',
+    'layers_to_transform',
+    'target_parameters',
+  ];
+  const problems = result.success
+    ? filled.filter((key) => Object.keys(result.data[key] ?? {}).length > 0).map((key) => `${key} is set`)
+    : result.error.issues.map((issue) => `${issue.path.join('.') || '(top)'}: ${issue.message}`);
+  if (result.success && problems.length === 0) return result.data;
+  throw new UserError(
+    `not supported: ${problems.join('; ')}`,
+    file,
+    'Supported: plain LoRA, one rank and one alpha, no bias, no DoRA, no fully trained modules.',
+  );
+}
+
+const TENSOR_NAME = /^base_model\.model\.model\.layers\.\d+\.(?:self_attn|mlp)\.(\w+)\.lora_([AB])\.weight$/;
+
+/**
+ * Reads an adapter folder. Its tensors keep PEFT's names and come in the order of loraTensorShapes. Checked
+ * here: the config's supported subset, names, A/B pairs, ranks, that every pair's module is a target and
+ * every target has a pair. Whether it fits a base model: checkAdapterFits. UserError for anything amiss.
+ */
+export function readAdapter(folder: string): Adapter {
+  const [configFile, weightsFile] = ['adapter_config.json', 'adapter_model.safetensors'].map((f) =>
+    join(folder, f),
+  );
+  for (const file of [configFile!, weightsFile!]) {
+    if (!existsSync(file)) {
+      const hint = 'Give the folder of a PEFT LoRA adapter (safetensors format).';
+      throw new UserError(
+        existsSync(folder) ? `${basename(file)} is missing` : 'no such folder',
+        folder,
+        hint,
+      );
+    }
+  }
+  const config = readConfig(configFile!);
+  // PEFT allows a suffix such as `self_attn.q_proj`; the last segment is the module's name.
+  const targets = [...new Set(config.target_modules.map((name) => name.slice(name.lastIndexOf('.') + 1)))];
+  const spec: LoraSpec = { r: config.r, alpha: config.lora_alpha, rslora: config.use_rslora, targets };
+  checkSpec(spec);
+  const { tensors } = readSafetensors(weightsFile!);
+  const fail = (what: string): never => {
+    throw new UserError(what, weightsFile, 'The adapter is incomplete or of a kind that is not supported.');
+  };
+  const seen = new Set<string>();
+  for (const [name, { shape }] of tensors) {
+    const [, module, side] = TENSOR_NAME.exec(name) ?? fail(`unexpected tensor ${name}`);
+    if (!targets.includes(module!)) fail(`${name} is not one of target_modules`);
+    seen.add(module!);
+    if (shape.length !== 2) fail(`${name} has shape [${shape}], not two dimensions`);
+    if (shape[side === 'A' ? 0 : 1] !== spec.r)
+      fail(`${name} has shape [${shape}], which is not of rank ${spec.r}`);
+    const partner = name.replace(/lora_[AB]/, side === 'A' ? 'lora_B' : 'lora_A');
+    if (!tensors.has(partner)) fail(`${name} is there, ${partner} is missing`);
+  }
+  for (const module of targets) if (!seen.has(module)) fail(`no tensors for the target ${module}`);
+  return { spec, tensors: new Map([...tensors].sort(([a], [b]) => compareNames(a, b))) };
+}
+
+/** Layer, then module, then A before B. */
+function compareNames(a: string, b: string): number {
+  const key = (name: string): number => {
+    const [, module, side] = TENSOR_NAME.exec(name)!;
+    const layer = Number(/layers\.(\d+)/.exec(name)![1]);
+    const index = LORA_MODULES.findIndex((candidate) => candidate === module);
+    return (layer * LORA_MODULES.length + index) * 2 + (side === 'A' ? 0 : 1);
+  };
+  return key(a) - key(b);
+}
