@@ -1,0 +1,84 @@
+/** Held-out evaluation of one policy version: its own episodes, read as rankings. */
+import type { Query } from '../env/types.ts';
+import { type PolicyVersion, type RolloutContext, rollOut, type Sampling } from '../rollout/roll-out.ts';
+import type { Trajectory } from '../rollout/trajectory.ts';
+import { mean, mrrAt, ndcgAt, recallAt } from './metrics.ts';
+
+/** One question's episode as evaluated; `ranked` is the pool in its final order. */
+export interface QuestionOutcome {
+  queryId: string;
+  ranked: string[];
+  rounds: number;
+  invalid: boolean;
+  recall: number;
+  mrr: number;
+  ndcg: number;
+}
+
+/** Means over questions; `perQuestion` in the order of the questions, for paired statistics. */
+export interface PolicyEvaluation {
+  recall: number;
+  mrr: number;
+  ndcg: number;
+  invalidRate: number;
+  meanRounds: number;
+  meanPool: number;
+  /** Questions whose rollout failed: they count as found nothing. */
+  failed: number;
+  perQuestion: QuestionOutcome[];
+}
+
+export interface EvaluationOptions {
+  k: number;
+  sampling: Sampling;
+  /** Names the sample: streams of repeated sampled evaluations differ by it. */
+  sample: number;
+  step: number;
+}
+
+/** The metrics of a ranking at `k`. */
+export function judge(ranked: readonly string[], gold: readonly string[], k: number): Pick<QuestionOutcome, 'recall' | 'mrr' | 'ndcg'> {
+  return { recall: recallAt(k, ranked, gold), mrr: mrrAt(k, ranked, gold), ndcg: ndcgAt(k, ranked, gold) };
+}
+
+/** Means of outcomes. Throws for none. */
+export function summariseOutcomes(perQuestion: QuestionOutcome[], failed: number): PolicyEvaluation {
+  return {
+    recall: mean(perQuestion.map((q) => q.recall)),
+    mrr: mean(perQuestion.map((q) => q.mrr)),
+    ndcg: mean(perQuestion.map((q) => q.ndcg)),
+    invalidRate: mean(perQuestion.map((q) => (q.invalid ? 1 : 0))),
+    meanRounds: mean(perQuestion.map((q) => q.rounds)),
+    meanPool: mean(perQuestion.map((q) => q.ranked.length)),
+    failed,
+    perQuestion,
+  };
+}
+
+const outcomeOf = (query: Query, { rounds, pool, termination }: Trajectory, k: number): QuestionOutcome => ({
+  queryId: query.id,
+  ranked: pool,
+  rounds: rounds.length,
+  invalid: termination.kind === 'invalid',
+  ...judge(pool, query.gold, k),
+});
+
+/** One episode a question; greedy when `sampling.temperature` is 0. */
+export async function evaluatePolicy(
+  context: RolloutContext,
+  queries: readonly Query[],
+  policy: PolicyVersion,
+  { k, sampling, sample, step }: EvaluationOptions,
+): Promise<PolicyEvaluation> {
+  let failed = 0;
+  const perQuestion = await Promise.all(
+    queries.map(async (query) => {
+      const id = { purpose: 'evaluate', step, member: sample };
+      const result = await rollOut(context, query, policy, sampling, id);
+      if (result.kind === 'ok') return outcomeOf(query, result.trajectory, k);
+      failed++;
+      return { queryId: query.id, ranked: [], rounds: 0, invalid: false, recall: 0, mrr: 0, ndcg: 0 };
+    }),
+  );
+  return summariseOutcomes(perQuestion, failed);
+}

@@ -1,0 +1,124 @@
+/**
+ * Rollouts: episodes of a query by one policy version, through an endpoint, scored. Every rollout ends in
+ * exactly one result. What a member samples depends on (seed, purpose, step, query, member, attempt, call)
+ * only, never on timing.
+ */
+import { messageOf } from '../base/errors.ts';
+import { streamSeed } from '../base/random.ts';
+import type { Message, Policy, Query } from '../env/types.ts';
+import { type Endpoint, RolloutFailure } from './endpoint.ts';
+import type { Episode, Ledger, RolloutResult } from './trajectory.ts';
+
+/** The policy version that samples: `model` is the name that the endpoint serves it under. */
+export interface PolicyVersion {
+  version: number;
+  model: string;
+}
+
+export interface Sampling {
+  /** 0 is greedy. */
+  temperature: number;
+  maxTokens: { planner: number; rewriter: number };
+  /** Attempts per member, at least 1: a failed one is sampled anew from another stream. */
+  maxAttempts: number;
+}
+
+/** What the rollouts of a run share. The environment and the reward come as functions. */
+export interface RolloutContext {
+  runId: string;
+  seed: number;
+  endpoint: Endpoint;
+  renderPrompt(messages: Message[]): number[];
+  stopTokenIds: number[];
+  runEpisode(query: Query, policy: Policy): Promise<Episode>;
+  score(episode: Episode, query: Query): Ledger;
+  /** Milliseconds, monotonic. */
+  now(): number;
+}
+
+/** Which rollout: `purpose` keeps the streams of training, evaluation and warm start apart. */
+export interface RolloutId {
+  purpose: string;
+  step: number;
+  member: number;
+}
+
+/** The policy of one episode: renders, samples at the endpoint, and keeps the token ids as they came. */
+export function endpointPolicy(
+  context: RolloutContext,
+  policy: PolicyVersion,
+  sampling: Sampling,
+  streamPath: (string | number)[],
+): Policy {
+  return async ({ role, callIndex, messages }) => {
+    const { model, ...output } = await context.endpoint.complete({
+      model: policy.model,
+      promptIds: context.renderPrompt(messages),
+      maxTokens: role === 'planner' ? sampling.maxTokens.planner : sampling.maxTokens.rewriter,
+      temperature: sampling.temperature,
+      seed: streamSeed(context.seed, ...streamPath, callIndex),
+      stopTokenIds: context.stopTokenIds,
+      cacheSalt: `v${policy.version}`,
+    });
+    if (model !== policy.model)
+      throw new RolloutFailure('wrong-model', `asked for ${policy.model}, answered by ${model}`);
+    return output;
+  };
+}
+
+/** One episode, tried at most `sampling.maxAttempts` times. A failure carries the last attempt's reason. */
+export async function rollOut(
+  context: RolloutContext,
+  query: Query,
+  policy: PolicyVersion,
+  sampling: Sampling,
+  { purpose, step, member }: RolloutId,
+): Promise<RolloutResult> {
+  let reason = '';
+  for (let attempt = 0; attempt < sampling.maxAttempts; attempt++) {
+    const path = [purpose, step, query.id, member, attempt];
+    const started = context.now();
+    try {
+      const episode = await context.runEpisode(query, endpointPolicy(context, policy, sampling, path));
+      return {
+        kind: 'ok',
+        trajectory: {
+          runId: context.runId,
+          step,
+          queryId: query.id,
+          member,
+          policyVersion: policy.version,
+          adapter: policy.model,
+          calls: episode.calls,
+          rounds: episode.rounds,
+          pool: episode.pool,
+          termination: episode.termination,
+          ledger: context.score(episode, query),
+          advantage: null,
+          dropReason: null,
+          timings: { rolloutMs: Math.round(context.now() - started) },
+        },
+      };
+    } catch (error) {
+      if (!(error instanceof RolloutFailure)) throw error;
+      reason = `${error.reason}: ${messageOf(error)}`;
+    }
+  }
+  return { kind: 'failed', queryId: query.id, member, reason };
+}
+
+/** The group of a query: `size` members side by side, in member order. */
+export function rollOutGroup(
+  context: RolloutContext,
+  query: Query,
+  policy: PolicyVersion,
+  sampling: Sampling,
+  step: number,
+  size: number,
+): Promise<RolloutResult[]> {
+  return Promise.all(
+    Array.from({ length: size }, (_, member) =>
+      rollOut(context, query, policy, sampling, { purpose: 'train', step, member }),
+    ),
+  );
+}

@@ -1,0 +1,41 @@
+/**
+ * The learner's contract. It is blind to the algorithm: it gets token trees whose rows carry coefficients,
+ * and an optimiser setting, and gives back per-row values and a new adapter.
+ */
+import type { Adapter, LoraSpec, RowValues, TreeBatch } from '../../engine/types.ts';
+import type { OptimizerConfig, OptimizerState } from '../optimizer.ts';
+
+/** Whose log-probabilities: the adapter being trained, its frozen starting copy, or the base model alone. */
+export type Weights = 'policy' | 'reference' | 'base';
+
+/** What a checkpoint keeps of a learner. `reference` is null when the run starts from the base model. */
+export interface LearnerState {
+  adapter: Adapter;
+  reference: Adapter | null;
+  optimizer: OptimizerState;
+}
+
+export interface Learner {
+  /** Log-probabilities and entropies (nats) of a batch's rows at a sampling temperature. */
+  rowValues(batch: TreeBatch, weights: Weights, temperature: number): Promise<RowValues>;
+  /**
+   * Adds the gradient of Σ_r coef[r] · logprob_r + entropyCoef[r] · entropy_r to what has gathered since
+   * the last update. `coef` and `entropyCoef` are `[rows]`.
+   */
+  accumulate(batch: TreeBatch, coef: Float32Array, entropyCoef: Float32Array, temperature: number): Promise<RowValues>;
+  /** One optimiser update with the gathered gradient, which is then empty again. */
+  update(learningRate: number): Promise<{ gradNorm: number; applied: boolean }>;
+  /** From now on `reference` is a copy of the adapter as it is. */
+  freezeReference(): Promise<void>;
+  /** A copy of everything that a resumed run needs. */
+  state(): Promise<LearnerState>;
+  close(): Promise<void>;
+}
+
+export interface LearnerOptions {
+  modelFolder: string;
+  spec: LoraSpec;
+  optimizer: OptimizerConfig;
+  threads: number;
+  start: LearnerState;
+}

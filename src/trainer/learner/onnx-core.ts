@@ -1,0 +1,73 @@
+/**
+ * The `onnx` learner's inside: two sessions over one model folder (with and without gradients), the
+ * adapter, its frozen reference and the optimiser's moments. Runs in a worker thread, since a session's
+ * `run` holds the event loop.
+ */
+import { createTrainingSession } from '../../engine/training-session.ts';
+import type { Adapter, TensorMap } from '../../engine/types.ts';
+import { loraScale } from '../../engine/peft.ts';
+import { adamwStep } from '../optimizer.ts';
+import type { Learner, LearnerOptions, LearnerState, Weights } from './learner.ts';
+
+const copyTensors = (tensors: TensorMap): TensorMap =>
+  new Map([...tensors].map(([name, t]) => [name, { shape: [...t.shape], data: t.data.slice() }]));
+const copyAdapter = ({ spec, tensors }: Adapter): Adapter => ({ spec, tensors: copyTensors(tensors) });
+const copyMoments = (moments: Map<string, Float32Array>): Map<string, Float32Array> =>
+  new Map([...moments].map(([name, data]) => [name, data.slice()]));
+const copyState = ({ adapter, reference, optimizer }: LearnerState): LearnerState => ({
+  adapter: copyAdapter(adapter),
+  reference: reference && copyAdapter(reference),
+  optimizer: { step: optimizer.step, first: copyMoments(optimizer.first), second: copyMoments(optimizer.second) },
+});
+
+/** Sessions are made on first use: a run without KL never builds the forward-only graph for it. */
+export async function createOnnxCore(options: LearnerOptions): Promise<Learner> {
+  const { modelFolder, spec, threads } = options;
+  const open = (gradients: boolean) =>
+    createTrainingSession({ folder: modelFolder, lora: spec, mode: 'lora', gradients, threads });
+  const backward = await open(true);
+  const forward = await open(false);
+  const state = copyState(options.start);
+  const scale = loraScale(spec);
+  let gathered: TensorMap | null = null;
+
+  const parametersOf = (weights: Weights): { tensors: TensorMap; scale: number } => {
+    if (weights === 'policy') return { tensors: state.adapter.tensors, scale };
+    if (weights === 'reference' && state.reference) return { tensors: state.reference.tensors, scale };
+    return { tensors: state.adapter.tensors, scale: 0 };
+  };
+
+  return {
+    async rowValues(batch, weights, temperature) {
+      const parameters = parametersOf(weights);
+      return (await forward.run(batch, parameters.tensors, parameters.scale, undefined, undefined, temperature)).rows;
+    },
+    async accumulate(batch, coef, entropyCoef, temperature) {
+      const result = await backward.run(batch, state.adapter.tensors, scale, coef, entropyCoef, temperature);
+      const gradients = result.gradients!;
+      if (gathered === null) gathered = gradients;
+      else
+        for (const [name, { data }] of gradients) {
+          const sum = gathered.get(name)!.data;
+          for (let i = 0; i < data.length; i++) sum[i]! += data[i]!;
+        }
+      return result.rows;
+    },
+    async update(learningRate) {
+      if (gathered === null) throw new Error('update without a gradient: nothing was accumulated');
+      const gradients = gathered;
+      gathered = null;
+      return adamwStep(state.adapter.tensors, gradients, state.optimizer, learningRate, options.optimizer);
+    },
+    async freezeReference() {
+      state.reference = copyAdapter(state.adapter);
+    },
+    async state() {
+      return copyState(state);
+    },
+    async close() {
+      await backward.release();
+      await forward.release();
+    },
+  };
+}

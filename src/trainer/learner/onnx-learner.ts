@@ -1,0 +1,70 @@
+/** The `onnx` learner as the loop sees it: its sessions live in a worker thread. */
+import { UserError } from '../../base/errors.ts';
+import { startWorker } from '../../base/worker.ts';
+import type { Learner, LearnerOptions } from './learner.ts';
+import type { LearnerMethod, LearnerReply, LearnerRequest } from './onnx-worker.ts';
+
+interface Pending {
+  resolve: (value: never) => void;
+  reject: (error: Error) => void;
+}
+
+/**
+ * Starts the worker and waits until its sessions are open.
+ *
+ * @throws UserError for a model folder that cannot be read. A worker that dies fails every call under way
+ *   and every later one.
+ */
+export async function createOnnxLearner(options: LearnerOptions): Promise<Learner> {
+  const worker = startWorker(new URL('./onnx-worker.ts', import.meta.url), import.meta.url, { workerData: options });
+  const pending = new Map<number, Pending>();
+  let nextId = 0;
+  let dead: Error | null = null;
+
+  const fail = (error: Error): void => {
+    dead ??= error;
+    for (const { reject } of pending.values()) reject(dead);
+    pending.clear();
+  };
+  worker.on('message', (reply: LearnerReply) => {
+    const waiting = pending.get(reply.id);
+    pending.delete(reply.id);
+    if ('error' in reply) waiting?.reject(restore(reply.error));
+    else waiting?.resolve(reply.value as never);
+  });
+  worker.on('error', (error) => fail(error as Error));
+  worker.on('exit', (code) => fail(new Error(`the learner's thread ended with code ${code}`)));
+
+  const call = <T>(method: LearnerMethod, ...args: unknown[]): Promise<T> =>
+    dead
+      ? Promise.reject(dead)
+      : new Promise<T>((resolve, reject) => {
+          const id = nextId++;
+          pending.set(id, { resolve, reject });
+          worker.postMessage({ id, method, args } satisfies LearnerRequest);
+        });
+
+  const learner: Learner = {
+    rowValues: (...args) => call('rowValues', ...args),
+    accumulate: (...args) => call('accumulate', ...args),
+    update: (learningRate) => call('update', learningRate),
+    freezeReference: () => call('freezeReference'),
+    state: () => call('state'),
+    async close() {
+      if (!dead) await call('close');
+      await worker.terminate();
+    },
+  };
+  try {
+    await learner.state();
+  } catch (error) {
+    await worker.terminate();
+    throw error;
+  }
+  return learner;
+}
+
+/** Structured cloning keeps an error's name and message, not its class. */
+function restore(error: Error): Error {
+  return error.name === 'UserError' ? new UserError(error.message) : error;
+}

@@ -1,0 +1,32 @@
+/** The worker thread of the `onnx` learner: one request at a time, in the order they were sent. */
+import { parentPort, workerData } from 'node:worker_threads';
+import type { Learner, LearnerOptions } from './learner.ts';
+import { createOnnxCore } from './onnx-core.ts';
+
+export type LearnerMethod = keyof Learner;
+export interface LearnerRequest {
+  id: number;
+  method: LearnerMethod;
+  args: unknown[];
+}
+export type LearnerReply = { id: number; value: unknown } | { id: number; error: Error };
+
+const port = parentPort!;
+const opening = createOnnxCore(workerData as LearnerOptions);
+let queue: Promise<void> = Promise.resolve();
+
+async function answer({ id, method, args }: LearnerRequest): Promise<void> {
+  try {
+    const core = await opening;
+    const call = core[method] as (...args: unknown[]) => Promise<unknown>;
+    port.postMessage({ id, value: await call(...args) } satisfies LearnerReply);
+  } catch (error) {
+    port.postMessage({ id, error: error as Error } satisfies LearnerReply);
+  }
+}
+
+port.on('message', (request: LearnerRequest) => {
+  queue = queue.then(() => answer(request));
+});
+// A failed opening is answered to every request; without one it must not end the thread unseen.
+opening.catch(() => {});

@@ -1,0 +1,119 @@
+/**
+ * Publishing with proof: no rollout by the wrong policy.
+ *
+ * Adapter names are immutable, `<run>-v<version>`; a name is never used for other weights. Write (temporary
+ * folder, flush, rename), load, and prove: the endpoint lists the name with the right folder, and a fixed
+ * prompt's log-probabilities equal the learner's and, when the adapter is not a no-op, differ from the base
+ * model's. Only then does the policy version move. On any failure the old version stays.
+ */
+import { existsSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { UserError } from '../base/errors.ts';
+import { readAdapter, writeAdapter } from '../engine/peft.ts';
+import type { Adapter } from '../engine/types.ts';
+import type { Endpoint } from '../rollout/endpoint.ts';
+import type { PolicyVersion } from '../rollout/roll-out.ts';
+import type { Learner } from './learner/learner.ts';
+import { packSamples } from './token-tree.ts';
+
+export interface PublishTarget {
+  endpoint: Endpoint;
+  /** Folder of the run's adapters. */
+  adapterRoot: string;
+  runName: string;
+  baseModel: string;
+  /** Fixed token ids, at least 2: what the proof is asked on. */
+  probeIds: number[];
+}
+
+/** The largest |Δ log-probability| (nats) between endpoint and learner that still counts as the same policy. */
+export const PROOF_TOLERANCE = 2e-3;
+
+export type PublishProblem = 'not-listed' | 'wrong-root' | 'differs-from-learner' | 'equals-base';
+
+/** The endpoint does not serve what was published. */
+export class PublishError extends UserError {
+  override name = 'PublishError';
+  constructor(
+    readonly problem: PublishProblem,
+    adapter: string,
+    detail: string,
+  ) {
+    super(detail, `adapter ${adapter}`, 'the old version stays in use; check the endpoint with `lexpo doctor` or its log');
+  }
+}
+
+/** Natural log-probabilities of `ids[1..]` by the learner. */
+async function learnerLogprobs(learner: Learner, ids: number[], weights: 'policy' | 'base'): Promise<number[]> {
+  const limits = { maxTreeTokens: ids.length, tokensPerPass: Math.max(64, ids.length * 2) };
+  const { passes } = packSamples([{ promptIds: ids.slice(0, 1), outputIds: ids.slice(1) }], limits);
+  const pass = passes[0]!;
+  const { logprobs } = await learner.rowValues(pass.batch, weights, 1);
+  return ids.slice(1).map((_, t) => logprobs[pass.row[pass.token.indexOf(t)]!]!);
+}
+
+const largestGap = (a: readonly number[], b: readonly number[]): number =>
+  a.reduce((gap, value, i) => Math.max(gap, Math.abs(value - b[i]!)), 0);
+
+const isNoOp = ({ tensors }: Adapter): boolean =>
+  [...tensors].every(([name, { data }]) => !name.includes('lora_B') || data.every((x) => x === 0));
+
+/**
+ * Writes, loads and proves `adapter` as version `version`.
+ *
+ * A folder left by a killed run is kept when it holds the same tensors (a resumed run on the CPU makes
+ * them again); when it differs the version gets the next free suffix, `-v4-r2`, since the old name may be
+ * cached somewhere.
+ *
+ * @throws PublishError when the endpoint does not serve it; RolloutFailure when it cannot load it.
+ */
+export async function publish(
+  target: PublishTarget,
+  learner: Learner,
+  adapter: Adapter,
+  version: number,
+): Promise<PolicyVersion> {
+  const name = await writeVersion(target, adapter, version);
+  const folder = resolve(target.adapterRoot, name);
+  await target.endpoint.loadAdapter(name, folder);
+  const card = (await target.endpoint.listModels()).find(({ id }) => id === name);
+  if (!card) throw new PublishError('not-listed', name, 'loaded, but the endpoint does not list it');
+  if (card.root !== null && resolve(card.root) !== folder)
+    throw new PublishError('wrong-root', name, `the endpoint serves it from ${card.root}, not from ${folder}`);
+  const served = await target.endpoint.promptLogprobs(name, target.probeIds);
+  const ours = await learnerLogprobs(learner, target.probeIds, 'policy');
+  const gap = largestGap(served, ours);
+  if (!(gap <= PROOF_TOLERANCE))
+    throw new PublishError('differs-from-learner', name, `its log-probabilities differ from the learner's by ${gap.toExponential(2)} nats (tolerance ${PROOF_TOLERANCE})`);
+  if (!isNoOp(adapter)) {
+    const base = await learnerLogprobs(learner, target.probeIds, 'base');
+    if (largestGap(ours, base) > 10 * PROOF_TOLERANCE && largestGap(served, base) <= PROOF_TOLERANCE)
+      throw new PublishError('equals-base', name, 'the endpoint answers with the base model');
+  }
+  return { version, model: name };
+}
+
+async function writeVersion(target: PublishTarget, adapter: Adapter, version: number): Promise<string> {
+  const plain = `${target.runName}-v${version}`;
+  for (let attempt = 1; ; attempt++) {
+    const name = attempt === 1 ? plain : `${plain}-r${attempt}`;
+    const folder = join(target.adapterRoot, name);
+    if (!existsSync(folder)) {
+      await writeAdapter(folder, adapter, { baseModel: target.baseModel });
+      return name;
+    }
+    if (holds(folder, adapter)) return name;
+  }
+}
+
+/** Whether the folder holds exactly these tensors. */
+function holds(folder: string, adapter: Adapter): boolean {
+  const { tensors } = readAdapter(folder);
+  return (
+    tensors.size === adapter.tensors.size &&
+    [...adapter.tensors].every(([name, { data }]) => {
+      const other = tensors.get(name)?.data;
+      return other !== undefined && other.length === data.length && other.every((x, i) => Object.is(x, data[i]));
+    })
+  );
+}

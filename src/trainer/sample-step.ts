@@ -1,0 +1,70 @@
+/** Sampling of one step: which questions are drawn, their groups, and replacements for groups that teach nothing. */
+import { stream } from '../base/random.ts';
+import type { Query } from '../env/types.ts';
+import { type PolicyVersion, type RolloutContext, rollOutGroup, type Sampling } from '../rollout/roll-out.ts';
+import type { RolloutResult, Trajectory } from '../rollout/trajectory.ts';
+
+/**
+ * The questions number `cursor … cursor + count − 1` of the run: every epoch is its own shuffle of all
+ * questions, so a resumed run goes on with the next one.
+ */
+export function drawQueries(queries: readonly Query[], seed: number, cursor: number, count: number): Query[] {
+  const out: Query[] = [];
+  let epoch = -1;
+  let order: Query[] = [];
+  for (let i = cursor; i < cursor + count; i++) {
+    const needed = Math.floor(i / queries.length);
+    if (needed !== epoch) {
+      epoch = needed;
+      order = stream(seed, 'order', epoch).shuffle(queries);
+    }
+    out.push(order[i % queries.length]!);
+  }
+  return out;
+}
+
+export interface SampleConfig {
+  queriesPerStep: number;
+  groupSize: number;
+  /** Extra groups in place of those that `teaches` refuses, at most. */
+  refill: number;
+  sampling: Sampling;
+}
+
+export interface SampledStep {
+  /** By question drawn; failed members are left out. */
+  groups: Trajectory[][];
+  failures: Extract<RolloutResult, { kind: 'failed' }>[];
+  cursor: number;
+}
+
+/** Samples the step's groups, and up to `refill` more while some of them teach nothing. */
+export async function sampleStep(
+  context: RolloutContext,
+  queries: readonly Query[],
+  policy: PolicyVersion,
+  step: number,
+  cursor: number,
+  config: SampleConfig,
+  teaches: (group: Trajectory[]) => boolean,
+): Promise<SampledStep> {
+  const out: SampledStep = { groups: [], failures: [], cursor };
+  let wanted = config.queriesPerStep;
+  let extra = config.refill;
+  while (wanted > 0) {
+    const drawn = drawQueries(queries, context.seed, out.cursor, wanted);
+    out.cursor += wanted;
+    const results = await Promise.all(
+      drawn.map((query) => rollOutGroup(context, query, policy, config.sampling, step, config.groupSize)),
+    );
+    for (const group of results) {
+      const good = group.flatMap((r) => (r.kind === 'ok' ? [r.trajectory] : []));
+      out.groups.push(good);
+      out.failures.push(...group.flatMap((r) => (r.kind === 'failed' ? [r] : [])));
+    }
+    const missing = config.queriesPerStep - out.groups.filter(teaches).length;
+    wanted = Math.min(missing, extra, queries.length);
+    extra -= wanted;
+  }
+  return out;
+}
