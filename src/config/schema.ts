@@ -5,23 +5,31 @@
  * Batch size is `rollout.queriesPerStep × rollout.groupSize`; nothing has to divide anything.
  */
 import { z } from 'zod';
+import { brokenRules } from './rules.ts';
 
 const positive = z.number().positive();
 const share = z.number().min(0).max(1);
+const beta = z.number().min(0).lt(1);
 const count = z.number().int().min(1);
+const filled = z.string().min(1);
 
 const run = z.strictObject({
   /** Names the run folder and every adapter: `<name>-v<step>`. */
-  name: z.string().regex(/^[a-z0-9][a-z0-9-]*$/, 'lower-case letters, digits and dashes'),
+  name: z.string().regex(/^[a-z0-9][a-z0-9-]{0,63}$/, 'lower-case letters, digits and dashes, at most 64'),
   /** Parent of the run folder. */
-  dir: z.string().default('runs'),
+  dir: filled.default('runs'),
   /** Sets every random stream. */
-  seed: z.number().int().min(0).max(2 ** 31 - 1).default(1),
+  seed: z
+    .number()
+    .int()
+    .min(0)
+    .max(2 ** 31 - 1)
+    .default(1),
 });
 
 const model = z.strictObject({
   /** A folder in Hugging Face layout. */
-  path: z.string(),
+  path: filled,
   /**
    * How to make the folder when it is absent: a small base model trained from scratch on the corpus.
    * Its time is not part of the run's.
@@ -38,9 +46,9 @@ const model = z.strictObject({
 });
 
 const data = z.strictObject({
-  corpus: z.string(),
-  train: z.string(),
-  validation: z.string(),
+  corpus: filled,
+  train: filled,
+  validation: filled,
 });
 
 const retrieval = z.strictObject({
@@ -81,9 +89,7 @@ const rollout = z.strictObject({
   /** A group with fewer good members is dropped and counted. */
   minGroup: z.number().int().min(2).default(4),
   temperature: positive.default(1),
-  maxTokens: z
-    .strictObject({ planner: count.default(16), rewriter: count.default(64) })
-    .prefault({}),
+  maxTokens: z.strictObject({ planner: count.default(16), rewriter: count.default(64) }).prefault({}),
   /** Agent calls under way at once. */
   concurrency: count.default(256),
   deadlineMs: count.default(60_000),
@@ -95,9 +101,11 @@ const reward = z.strictObject({
   recall: z.number().default(1),
   /** Recall over the first k of the ranked pool; null: over the whole pool, as in the paper. */
   recallAt: count.nullable().default(null),
-  step: z.number().default(-0.05),
+  /** A cost: added once a round. */
+  step: z.number().max(0).default(-0.05),
   hit: z.number().default(0.2),
-  invalid: z.number().default(-5),
+  /** A penalty: added once to an invalid termination. */
+  invalid: z.number().max(0).default(-5),
   rank: z.number().default(0),
   marginal: z.number().default(0),
   credit: z.enum(['trajectory', 'return-to-go']).default('trajectory'),
@@ -117,8 +125,12 @@ const advantage = z.strictObject({
 });
 
 const loss = z.strictObject({
-  kind: z.enum(['grpo', 'dr-grpo', 'dapo', 'gspo', 'cispo', 'rloo']).default('grpo'),
-  clipLow: positive.default(0.2),
+  /**
+   * DAPO is `grpo` with clipHigh above clipLow and token aggregation; Dr. GRPO is `grpo` with constant
+   * aggregation and advantage.scale none; RLOO is `reinforce` with advantage.leaveOneOut and scale none.
+   */
+  kind: z.enum(['grpo', 'gspo', 'cispo', 'reinforce']).default('grpo'),
+  clipLow: positive.max(1).default(0.2),
   clipHigh: positive.default(0.2),
   /** `token`: mean over all tokens of the step; `sequence`: mean over samples of their token means. */
   aggregation: z.enum(['token', 'sequence', 'constant']).default('token'),
@@ -146,7 +158,7 @@ const optimizer = z.strictObject({
   learningRate: positive.default(3e-4),
   warmupSteps: z.number().int().min(0).default(8),
   schedule: z.enum(['constant', 'linear', 'cosine']).default('constant'),
-  betas: z.tuple([share, share]).default([0.9, 0.99]),
+  betas: z.tuple([beta, beta]).default([0.9, 0.99]),
   eps: positive.default(1e-8),
   weightDecay: z.number().min(0).default(0),
   clipNorm: positive.default(1),
@@ -159,7 +171,10 @@ const lora = z.strictObject({
   r: count.max(512).default(16),
   alpha: positive.default(32),
   rslora: z.boolean().default(false),
-  targets: z.array(z.enum(MODULES)).min(1).default([...MODULES]),
+  targets: z
+    .array(z.enum(MODULES))
+    .min(1)
+    .default([...MODULES]),
 });
 
 const learner = z.strictObject({
@@ -210,19 +225,6 @@ const endpoint = z.strictObject({
   threads: count.default(2),
 });
 
-/** Rules across fields, each with its path. All of them are reported at once, with the others. */
-function crossRules(config: z.output<typeof shape>, context: z.RefinementCtx): void {
-  const issue = (path: string[], message: string) => context.addIssue({ code: 'custom', path, message });
-  if (config.rollout.minGroup > config.rollout.groupSize)
-    issue(['rollout', 'minGroup'], `must be at most rollout.groupSize (${config.rollout.groupSize})`);
-  if (config.retrieval.keep > config.retrieval.topK)
-    issue(['retrieval', 'keep'], `must be at most retrieval.topK (${config.retrieval.topK})`);
-  if (config.learner.tokensPerPass < config.learner.maxTreeTokens)
-    issue(['learner', 'tokensPerPass'], `must be at least learner.maxTreeTokens (${config.learner.maxTreeTokens})`);
-  if (config.reward.invalid > 0) issue(['reward', 'invalid'], 'must be at most 0: it is a penalty');
-  if (config.reward.step > 0) issue(['reward', 'step'], 'must be at most 0: it is a cost');
-}
-
 const shape = z.strictObject({
   run,
   model,
@@ -243,7 +245,10 @@ const shape = z.strictObject({
   eval: evaluation.prefault({}),
 });
 
-export const configSchema = shape.superRefine(crossRules);
+/** The whole schema: the fields, then the rules across them. */
+export const configSchema = shape.superRefine((config, context) => {
+  for (const { path, message } of brokenRules(config)) context.addIssue({ code: 'custom', path, message });
+});
 
 /** A resolved configuration: every default filled in. */
 export type Config = z.output<typeof configSchema>;

@@ -1,0 +1,71 @@
+/** Rules across fields of the configuration. They are checked together with the fields themselves. */
+
+/** Something wrong at a path, with what is allowed there. */
+export interface RuleBreak {
+  path: string[];
+  message: string;
+}
+
+/**
+ * Every broken rule of `config`, which may be anything: a rule whose fields are missing or of another type
+ * stays silent, because the fields' own errors say so already.
+ */
+export function brokenRules(config: unknown): RuleBreak[] {
+  const broken: RuleBreak[] = [];
+  const number = (path: string): number => {
+    const value = valueAt(config, path);
+    return typeof value === 'number' ? value : Number.NaN;
+  };
+  const text = (path: string): string | undefined => {
+    const value = valueAt(config, path);
+    return typeof value === 'string' ? value : undefined;
+  };
+  const rule = (isBroken: boolean, path: string, message: string) => {
+    if (isBroken) broken.push({ path: path.split('.'), message });
+  };
+  const atMost = (path: string, limit: string) =>
+    rule(number(path) > number(limit), path, `must be at most ${limit} (${number(limit)})`);
+  const atLeast = (path: string, limit: string) =>
+    rule(number(path) < number(limit), path, `must be at least ${limit} (${number(limit)})`);
+
+  atMost('rollout.minGroup', 'rollout.groupSize');
+  atMost('retrieval.keep', 'retrieval.topK');
+  atMost('eval.k', 'env.poolLimit');
+  atMost('reward.recallAt', 'env.poolLimit');
+  atLeast('learner.tokensPerPass', 'learner.maxTreeTokens');
+  for (const path of ['rollout.maxTokens.planner', 'rollout.maxTokens.rewriter']) {
+    const limit = number('learner.maxTreeTokens');
+    rule(
+      number(path) >= limit,
+      path,
+      `must be below learner.maxTreeTokens (${limit}): the prompt needs room too`,
+    );
+  }
+  rule(
+    number('retrieval.anchor.original') === 0 && number('retrieval.anchor.rewrite') === 0,
+    'retrieval.anchor',
+    'original and rewrite must not both be 0: nothing would be searched',
+  );
+  const train = text('data.train');
+  rule(
+    train !== undefined && train === text('data.validation'),
+    'data.validation',
+    'must be another file than data.train: held-out figures would mean nothing',
+  );
+  rule(
+    number('sft.share') === 0,
+    'sft.share',
+    'must be above 0; to start from a fresh adapter leave the whole section sft out',
+  );
+  return broken;
+}
+
+/** The value at a dotted path of nested objects; undefined where there is none. */
+export function valueAt(value: unknown, path: string): unknown {
+  let at = value;
+  for (const key of path.split('.')) {
+    if (typeof at !== 'object' || at === null || !Object.hasOwn(at, key)) return undefined;
+    at = (at as Record<string, unknown>)[key];
+  }
+  return at;
+}
