@@ -1,29 +1,44 @@
-import type { Random } from '../../base/random.ts';
+/**
+ * Demonstrations for the supervised warm start: real episodes, played by a teacher that knows the gold.
+ *
+ * Its rewrites are what a good call would say (demonstration-targets.ts); its planning is a mixture that
+ * leaves room to learn: every action has some chance, decomposition more with several golds, and ending
+ * becomes likelier as the pool covers the gold. It never ends with an empty pool.
+ */
+import { type Random, stream } from '../../base/random.ts';
 import type { TermTable } from '../terms.ts';
-import type { Article, Message, Query } from '../types.ts';
-
-/** What the player may know about the pool; without it the planner guesses from the messages. */
-export interface PoolState {
-  pool: readonly string[];
-}
+import type { Article, Message, Policy, Query, Reranker } from '../types.ts';
+import { type Action, offeredActions } from './agents.ts';
+import type { MalrConfig } from './config.ts';
+import {
+  DEFAULT_TARGETS,
+  decomposeTarget,
+  rewriteTarget,
+  supportTarget,
+  type TargetOptions,
+  type TargetSource,
+  targetSource,
+} from './demonstration-targets.ts';
+import { type MalrTools, runEpisode } from './episode.ts';
+import { lawKind, lawOf } from '../law-name.ts';
 
 export interface PlayerInput {
   query: Query;
-  articles: ReadonlyMap<string, Article>;
-  terms: TermTable;
+  source: TargetSource;
   random: Random;
-  /** Share of terms dropped at random, [0, 1); 0.15 by default. */
-  noise?: number;
+  /** Actions that the planner may choose. */
+  offered: readonly Action[];
+  targets?: TargetOptions;
 }
 
 export interface PlayerCall {
   role: string;
   round: number;
-  messages: readonly Message[];
-  state?: PoolState;
+  /** Articles found so far. */
+  pool: ReadonlySet<string>;
 }
 
-/** One call of one demonstration episode: the prompt as the policy sees it and a good answer. */
+/** One call of one demonstration episode: the prompt as the policy sees it, and a good answer. */
 export interface Demonstration {
   queryId: string;
   role: string;
@@ -32,6 +47,124 @@ export interface Demonstration {
   text: string;
 }
 
-export function demonstrationPolicy(_input: PlayerInput): (call: PlayerCall) => string {
-  throw new Error('not yet');
+/**
+ * The teacher for one episode: call by call the text that a good policy would write. Draws from `random`
+ * in call order. Throws for a gold id that the corpus lacks and for an unknown role.
+ */
+export function demonstrationPolicy(input: PlayerInput): (call: PlayerCall) => string {
+  const { query, source, random, targets = DEFAULT_TARGETS } = input;
+  const golds = query.gold.map((id) => {
+    const gold = source.articles.get(id);
+    if (gold === undefined) throw new Error(`gold article ${id} of ${query.id} is not in the corpus`);
+    return gold;
+  });
+  const ran: Action[] = [];
+  return ({ role, round, pool }) => {
+    // A gold that is still missing is worth more than one already found.
+    const missing = golds.filter((gold) => !pool.has(gold.id));
+    const wanted = missing.length > 0 ? missing : golds;
+    const one = (): Article => wanted[random.int(wanted.length)]!;
+    switch (role) {
+      case 'planner': {
+        const coverage = 1 - missing.length / golds.length;
+        const action = choose(actionWeights(golds, ran, round, coverage, pool.size), input.offered, random);
+        ran.push(action);
+        return JSON.stringify({ action });
+      }
+      case 'rewrite_single':
+      case 'rewrite_supplement':
+      case 'repair':
+        return rewriteTarget(role, one(), query.query, source, random, targets);
+      case 'decompose':
+        return decomposeTarget(random.shuffle(wanted), query.query, source, random, targets);
+      case 'supportive_law':
+        return supportTarget(wanted, query.query, source, random, targets);
+      default:
+        throw new Error(`no demonstration for the role ${role}`);
+    }
+  };
+}
+
+/** Relative chances of the actions; an action that ran before is ten times less likely. */
+function actionWeights(
+  golds: readonly Article[],
+  ran: readonly Action[],
+  round: number,
+  coverage: number,
+  poolSize: number,
+): Record<Action, number> {
+  const supported = golds.some((gold) => lawKind(lawOf(gold)) !== 'other');
+  const weights: Record<Action, number> = {
+    rewrite_single: 3,
+    rewrite_supplement: 2,
+    decompose: golds.length > 1 ? 4 : 1,
+    supportive_law: supported ? 3 : 1,
+    repair: 1,
+    original: 1,
+    terminate: 0,
+  };
+  for (const action of new Set(ran)) weights[action] /= 10;
+  const others = Object.values(weights).reduce((sum, weight) => sum + weight, 0);
+  const end = poolSize === 0 ? 0 : Math.min(0.95, 0.1 + 0.1 * round + 0.6 * coverage);
+  return { ...weights, terminate: (others * end) / (1 - end) };
+}
+
+function choose(weights: Record<Action, number>, offered: readonly Action[], random: Random): Action {
+  const total = offered.reduce((sum, action) => sum + weights[action], 0);
+  let left = random.next() * total;
+  for (const action of offered) {
+    left -= weights[action];
+    if (left < 0) return action;
+  }
+  return offered.find((action) => weights[action] > 0)!;
+}
+
+export interface DemonstrateOptions {
+  config: MalrConfig;
+  articles: ReadonlyMap<string, Article>;
+  terms: TermTable;
+  /** Episodes per question, ≥ 1. */
+  rollouts: number;
+  seed: number;
+  targets?: TargetOptions;
+}
+
+/**
+ * Plays `rollouts` episodes for each question and gives every call of them, in order of question, rollout
+ * and call. The same seed gives the same demonstrations.
+ */
+export async function demonstrate(
+  queries: readonly Query[],
+  tools: MalrTools,
+  options: DemonstrateOptions,
+): Promise<Demonstration[]> {
+  const source = targetSource(options.articles, options.terms);
+  const offered = offeredActions(options.config);
+  const demonstrations: Demonstration[] = [];
+  for (const query of queries) {
+    for (let rollout = 0; rollout < options.rollouts; rollout++) {
+      const random = stream(options.seed, 'demonstrate', query.id, rollout);
+      const targets = options.targets ?? DEFAULT_TARGETS;
+      const player = demonstrationPolicy({ query, source, random, offered, targets });
+      const { reranker, pool } = watchPool(tools.reranker);
+      const policy: Policy = async ({ role, round, messages }) => {
+        const text = player({ role, round, pool });
+        demonstrations.push({ queryId: query.id, role, round, messages, text });
+        return { promptIds: [], outputIds: [], logprobs: [], temperature: 1, finishReason: 'stop', text };
+      };
+      await runEpisode(query, { ...tools, reranker }, policy, options.config);
+    }
+  }
+  return demonstrations;
+}
+
+/** The reranker, and the set of all articles that it has kept so far. */
+function watchPool(inner: Reranker): { reranker: Reranker; pool: Set<string> } {
+  const pool = new Set<string>();
+  const rerank: Reranker['rerank'] = async (original, hits, keep) => {
+    const kept = await inner.rerank(original, hits, keep);
+    for (const hit of kept) pool.add(hit.id);
+    return kept;
+  };
+  return { reranker: { rerank }, pool };
 }

@@ -1,0 +1,166 @@
+/**
+ * What a rewriter that knew the gold articles would write: search lines of the form
+ * `law short name：term term …`. Terms come from the article, those that the question already says first,
+ * so that a policy learns to copy before it learns to add. Some terms are left out at random, so that it
+ * learns which terms may be said rather than one fixed answer.
+ */
+import type { Random } from '../../base/random.ts';
+import { lawKind, lawOf, lawShortName } from '../law-name.ts';
+import type { TermTable } from '../terms.ts';
+import type { Article } from '../types.ts';
+
+/** What the targets are made from, prepared once for a corpus. */
+export interface TargetSource {
+  articles: ReadonlyMap<string, Article>;
+  terms: TermTable;
+  /** Name and terms of every judicial interpretation and procedural law of the corpus. */
+  supports: Support[];
+}
+
+interface Support {
+  law: string;
+  terms: ReadonlySet<string>;
+}
+
+export interface TargetOptions {
+  /** Most terms of a line, ≥ 1. */
+  terms: number;
+  /** Most of them taken from the question. */
+  copied: number;
+  /** Chance of each term to be left out, [0, 1). */
+  dropout: number;
+  /** Longest answer, characters; law name and first term stay however long they are. */
+  maxChars: number;
+}
+
+export const DEFAULT_TARGETS: TargetOptions = { terms: 5, copied: 2, dropout: 0.15, maxChars: 44 };
+
+/** Terms of an article that are considered at all. */
+const CONSIDERED = 10;
+const MAX_SUBQUERIES = 3;
+/** A supporting law is judged by at most so many of its terms: enough for its subject, flat in its length. */
+const SUPPORT_TERMS = 400;
+
+export function targetSource(articles: ReadonlyMap<string, Article>, terms: TermTable): TargetSource {
+  const textByLaw = new Map<string, string[]>();
+  for (const article of articles.values()) {
+    const law = lawOf(article);
+    if (lawKind(law) === 'other') continue;
+    const texts = textByLaw.get(law);
+    if (texts) texts.push(article.text);
+    else textByLaw.set(law, [article.text]);
+  }
+  const supports = [...textByLaw].map(([law, texts]) => ({
+    law: lawShortName(law),
+    terms: new Set(terms.termsIn(texts.join('\n'), SUPPORT_TERMS)),
+  }));
+  return { articles, terms, supports };
+}
+
+/** The line of one role for one article: what `rewrite_single`, `rewrite_supplement` or `repair` should say. */
+export function rewriteTarget(
+  role: 'rewrite_single' | 'rewrite_supplement' | 'repair',
+  gold: Article,
+  question: string,
+  source: TargetSource,
+  random: Random,
+  options: TargetOptions = DEFAULT_TARGETS,
+): string {
+  const { said, unsaid } = pickTerms(gold, question, source, random, options);
+  const law = lawShortName(lawOf(gold));
+  switch (role) {
+    case 'rewrite_single':
+      return line(law, [...said.slice(0, options.copied), ...unsaid], options.terms, options.maxChars);
+    case 'rewrite_supplement':
+      return line('', unsaid.length > 0 ? unsaid : said, options.terms + 1, options.maxChars);
+    case 'repair':
+      // Another wording of the same article: its terms in any order, without regard to what was said.
+      return line(law, random.shuffle([...said, ...unsaid]), options.terms, options.maxChars);
+  }
+}
+
+/** A JSON array with one line for each article, three at most, within the length of one answer. */
+export function decomposeTarget(
+  golds: readonly Article[],
+  question: string,
+  source: TargetSource,
+  random: Random,
+  options: TargetOptions = DEFAULT_TARGETS,
+): string {
+  const chosen = golds.slice(0, MAX_SUBQUERIES);
+  const perLine = chosen.length === 1 ? options.terms : 3;
+  const maxChars = Math.floor(options.maxChars / chosen.length);
+  const lines = chosen.map((gold) => {
+    const { said, unsaid } = pickTerms(gold, question, source, random, options);
+    const law = lawShortName(lawOf(gold));
+    return line(law, [...said.slice(0, options.copied), ...unsaid], perLine, maxChars);
+  });
+  return JSON.stringify([...new Set(lines)]);
+}
+
+/** A gold in an interpretation or a procedural law, else the supporting law nearest to a gold, with its terms. */
+export function supportTarget(
+  golds: readonly Article[],
+  question: string,
+  source: TargetSource,
+  random: Random,
+  options: TargetOptions = DEFAULT_TARGETS,
+): string {
+  const supporting = golds.filter((gold) => lawKind(lawOf(gold)) !== 'other');
+  if (supporting.length > 0) {
+    const gold = supporting[random.int(supporting.length)]!;
+    return rewriteTarget('rewrite_single', gold, question, source, random, options);
+  }
+  const gold = golds[random.int(golds.length)]!;
+  const { said, unsaid } = pickTerms(gold, question, source, random, options);
+  const support = nearestSupport([...said, ...unsaid], source);
+  const known = (term: string): number => (support?.terms.has(term) ? 0 : 1);
+  const terms = [...said.slice(0, options.copied), ...unsaid].sort((a, b) => known(a) - known(b));
+  return line(support?.law ?? lawShortName(lawOf(gold)), terms, options.terms, options.maxChars);
+}
+
+/** The supporting law that shares the most idf with `terms`; the first of equals. */
+function nearestSupport(terms: readonly string[], source: TargetSource): Support | undefined {
+  let best: Support | undefined;
+  let bestScore = 0;
+  for (const support of source.supports) {
+    let score = 0;
+    for (const term of terms) if (support.terms.has(term)) score += source.terms.idf(term)!;
+    if (score > bestScore) {
+      best = support;
+      bestScore = score;
+    }
+  }
+  return best;
+}
+
+/** The article's terms after dropout, best first: those that the question says, and the others. */
+function pickTerms(
+  gold: Article,
+  question: string,
+  source: TargetSource,
+  random: Random,
+  options: TargetOptions,
+): { said: string[]; unsaid: string[] } {
+  const all = source.terms.articleTerms(gold.id, CONSIDERED);
+  const kept = all.filter(() => random.next() >= options.dropout);
+  const terms = kept.length > 0 ? kept : all.slice(0, 1);
+  return {
+    said: terms.filter((term) => question.includes(term)),
+    unsaid: terms.filter((term) => !question.includes(term)),
+  };
+}
+
+/** `law：t1 t2 …`, or the terms alone when `law` is empty; terms that no longer fit are left out. */
+function line(law: string, terms: readonly string[], most: number, maxChars: number): string {
+  let text = law;
+  let count = 0;
+  for (const term of terms) {
+    if (count === most) break;
+    const separator = count > 0 ? ' ' : law === '' ? '' : '：';
+    if (count > 0 && text.length + separator.length + term.length > maxChars) continue;
+    text += separator + term;
+    count++;
+  }
+  return text;
+}
