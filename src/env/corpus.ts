@@ -46,6 +46,11 @@ export async function loadCorpus(path: string): Promise<Corpus> {
 /** A corpus of articles already in memory; the caller answers for distinct ids. */
 export function corpusOf(articles: Article[]): Corpus {
   const hash = createHash('sha256');
-  for (const { id, title, text, law } of articles) hash.update(`${JSON.stringify([id, title, text, law ?? null])}\n`);
-  return { articles, byId: new Map(articles.map((article) => [article.id, article])), hash: hash.digest('hex') };
+  for (const { id, title, text, law } of articles)
+    hash.update(`${JSON.stringify([id, title, text, law ?? null])}\n`);
+  return {
+    articles,
+    byId: new Map(articles.map((article) => [article.id, article])),
+    hash: hash.digest('hex'),
+  };
 }

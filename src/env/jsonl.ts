@@ -77,7 +77,8 @@ function problemsError(path: string, found: { line: number; what: string }[]): U
   const hint = 'each line must be one JSON object; correct the lines named above';
   const [first] = found;
   if (found.length === 1) return new UserError(first!.what, `${path}:${first!.line}`, hint);
-  const count = found.length >= MAX_PROBLEMS ? `${found.length} problems, reading stopped` : `${found.length} problems`;
+  const count =
+    found.length >= MAX_PROBLEMS ? `${found.length} problems, reading stopped` : `${found.length} problems`;
   const list = found.map(({ line, what }) => `\n  line ${line}: ${what}`).join('');
   return new UserError(count + list, path, hint);
 }
@@ -127,10 +128,15 @@ function isUtf8(bytes: Buffer): boolean {
 function readError(error: unknown, path: string): unknown {
   const code = (error as NodeJS.ErrnoException)?.code ?? '';
   if (code === 'ENOENT') return new UserError('file not found', path, 'check the path in the config');
-  if (code === 'EISDIR') return new UserError('is a folder, not a file', path, 'name a .jsonl or .jsonl.gz file');
+  if (code === 'EISDIR')
+    return new UserError('is a folder, not a file', path, 'name a .jsonl or .jsonl.gz file');
   if (code === 'EACCES') return new UserError('may not be read', path, 'check the permissions of the file');
   if (code.startsWith('Z_')) {
-    return new UserError(`gzip data is damaged or cut off (${messageOf(error)})`, path, 'copy the file again');
+    return new UserError(
+      `gzip data is damaged or cut off (${messageOf(error)})`,
+      path,
+      'copy the file again',
+    );
   }
   return error;
 }

@@ -29,14 +29,19 @@ export async function loadQueries(path: string, corpus: Pick<Corpus, 'byId'>): P
     lineOf.set(query.id, before ?? line);
     const seen = new Set<string>();
     for (const id of query.gold) {
-      if (!corpus.byId.has(id)) problems.add(line, `gold article "${id}" of "${query.id}" is not in the corpus`);
+      if (!corpus.byId.has(id))
+        problems.add(line, `gold article "${id}" of "${query.id}" is not in the corpus`);
       else if (seen.has(id)) problems.add(line, `gold article "${id}" of "${query.id}" is listed twice`);
       seen.add(id);
     }
     queries.push(query);
   });
   if (queries.length === 0) {
-    throw new UserError('there are no questions', path, 'give at least one line {"id", "query", "gold": [id]}');
+    throw new UserError(
+      'there are no questions',
+      path,
+      'give at least one line {"id", "query", "gold": [id]}',
+    );
   }
   return queries;
 }
