@@ -4,7 +4,7 @@
  */
 import type { Episode, Ledger } from '../rollout/trajectory.ts';
 import type { RewardConfig, RewardWeights } from './config.ts';
-import { hitByRound } from './hit.ts';
+import { hit, hitsByRound } from './hit.ts';
 import { invalid } from './invalid.ts';
 import { marginal } from './marginal.ts';
 import { rank } from './rank.ts';
@@ -42,7 +42,7 @@ export function scoreEpisode(
   const raws: Record<keyof RewardWeights, number | null> = {
     recall: recall(episode, goldSet, config.recallAt),
     step: step(episode),
-    hit: hitByRound(episode, goldSet).reduce((sum, gained) => sum + gained, 0),
+    hit: hit(episode, goldSet),
     invalid: invalid(episode),
     rank: rank(episode, goldSet),
     marginal: originalIds === null ? null : marginal(episode, goldSet, originalIds),
@@ -73,9 +73,10 @@ export function roundReturns(
 ): number[] {
   const { total } = scoreEpisode(episode, gold, config, originalIds);
   const returns = [total];
+  const goldSet = checkedGold(gold);
   let earned = 0;
-  for (const gained of hitByRound(episode, checkedGold(gold))) {
-    earned += config.weights.step + config.weights.hit * gained;
+  for (const hits of hitsByRound(episode, goldSet)) {
+    earned += config.weights.step + (config.weights.hit * hits) / goldSet.size;
     returns.push(total - earned);
   }
   return returns;

@@ -6,6 +6,7 @@
  * becomes likelier as the pool covers the gold. It never ends with an empty pool.
  */
 import { type Random, stream } from '../../base/random.ts';
+import { lawKind, lawOf } from '../law-name.ts';
 import type { TermTable } from '../terms.ts';
 import type { Article, Message, Policy, Query, Reranker } from '../types.ts';
 import { type Action, offeredActions } from './agents.ts';
@@ -20,7 +21,6 @@ import {
   targetSource,
 } from './demonstration-targets.ts';
 import { type MalrTools, runEpisode } from './episode.ts';
-import { lawKind, lawOf } from '../law-name.ts';
 
 export interface PlayerInput {
   query: Query;

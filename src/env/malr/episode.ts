@@ -170,14 +170,15 @@ async function reformulate(
     const tolerated = state.badRewrites <= config.toleratedBadRewrites;
     return { queries: [], dropped: [{ query: answer.text, reason }], invalid: tolerated ? null : reason };
   }
-  const isKnown = (text: string) => tools.retriever.unknownTermShare(text) <= config.unknownTermLimit;
-  return {
-    queries: parsed.queries.filter(isKnown),
-    dropped: parsed.queries
-      .filter((text) => !isKnown(text))
-      .map((text) => ({ query: text, reason: 'unknown terms' })),
-    invalid: null,
-  };
+  const queries: string[] = [];
+  const dropped: Round['dropped'] = [];
+  for (const text of parsed.queries) {
+    // Mostly words that no statute uses: invented terms, which would only find noise.
+    if (tools.retriever.unknownTermShare(text) > config.unknownTermLimit)
+      dropped.push({ query: text, reason: 'unknown terms' });
+    else queries.push(text);
+  }
+  return { queries, dropped, invalid: null };
 }
 
 /** Retrieves and reranks every query at once; the lists come back in the order of the queries. */

@@ -1,0 +1,382 @@
+import { describe, expect, it } from 'vitest';
+import { stream } from '../../base/random.ts';
+import type { Hit, Message, Policy, PolicyOutput, Query, SearchRequest } from '../types.ts';
+import { ACTIONS } from './agents.ts';
+import { DEFAULT_MALR_CONFIG, type MalrConfig } from './config.ts';
+import { type MalrTools, runEpisode } from './episode.ts';
+
+const query: Query = { id: 'q1', query: '房东不退押金怎么办', gold: ['a1'] };
+const config: MalrConfig = { ...DEFAULT_MALR_CONFIG, prompts: 'zh-compact' };
+const act = (action: string) => `{"action":"${action}"}`;
+
+/** Answers one text after another; a text ending in '…' was cut by the length limit. */
+function scripted(
+  texts: string[],
+): Policy & { seen: { role: string; round: number; messages: Message[] }[] } {
+  const seen: { role: string; round: number; messages: Message[] }[] = [];
+  const policy = async (call: { role: string; round: number; callIndex: number; messages: Message[] }) => {
+    expect(call.callIndex).toBe(seen.length);
+    seen.push(call);
+    const text = texts[call.callIndex];
+    if (text === undefined) throw new Error(`no answer left for call ${call.callIndex}`);
+    const output: PolicyOutput = {
+      promptIds: [1, 2],
+      outputIds: [call.callIndex, 0],
+      logprobs: [-0.5, -0.25],
+      temperature: 1,
+      finishReason: text.endsWith('…') ? 'length' : 'stop',
+      text,
+    };
+    return output;
+  };
+  return Object.assign(policy, { seen });
+}
+
+/** Finds what the table says for a text; keeps first-come order of ids as the pool's ranking. */
+function toolsOf(
+  table: Record<string, string[]>,
+  delay: () => Promise<unknown> = async () => {},
+): MalrTools & {
+  requests: { request: SearchRequest; k: number }[];
+  reranks: { original: string; keep: number }[];
+} {
+  const requests: { request: SearchRequest; k: number }[] = [];
+  const reranks: { original: string; keep: number }[] = [];
+  return {
+    requests,
+    reranks,
+    retriever: {
+      indexHash: 'test',
+      unknownTermShare: (text) => (/^x+$/.test(text) ? 0.51 : text.startsWith('x') ? 0.5 : 0),
+      search: async (request, k) => {
+        requests.push({ request, k });
+        await delay();
+        return (table[request.rewrite] ?? []).map((id, i) => ({ id, score: -i })).slice(0, k);
+      },
+    },
+    reranker: {
+      rerank: async (original, hits, keep) => {
+        reranks.push({ original, keep });
+        await delay();
+        return hits.slice(0, keep);
+      },
+    },
+    article: (id) => ({ title: `条文${id}`, law: id[0] }),
+    rankPool: (lists) => [...new Set(lists.flat().map((hit: Hit) => hit.id))],
+  };
+}
+
+describe('a round', () => {
+  it('searches each reformulation, reranks against the question, and pools without duplicates', async () => {
+    const tools = toolsOf({ 甲: ['a1', 'a2', 'b1'], 乙: ['b1', 'a1', 'c1'], 丙: ['c2', 'c1'] });
+    const policy = scripted([act('rewrite_single'), '甲', act('decompose'), '["乙","丙"]', act('terminate')]);
+    const episode = await runEpisode(query, tools, policy, { ...config, topK: 7, keep: 3 });
+    expect(episode.rounds).toEqual([
+      { agent: 'rewrite_single', queries: ['甲'], dropped: [], newIds: ['a1', 'a2', 'b1'], poolSize: 3 },
+      { agent: 'decompose', queries: ['乙', '丙'], dropped: [], newIds: ['c1', 'c2'], poolSize: 5 },
+    ]);
+    expect(episode.pool).toEqual(['a1', 'a2', 'b1', 'c1', 'c2']);
+    expect(episode.termination).toEqual({ kind: 'planner', reason: 'terminate' });
+    expect(episode.empty).toBe(false);
+    expect(episode.searches.map(({ round, query: text }) => [round, text])).toEqual([
+      [0, '甲'],
+      [1, '乙'],
+      [1, '丙'],
+    ]);
+    expect(tools.requests.map(({ request, k }) => [request.original, request.rewrite, k])).toEqual(
+      ['甲', '乙', '丙'].map((text) => [query.query, text, 7]),
+    );
+    expect(tools.reranks).toEqual(Array(3).fill({ original: query.query, keep: 3 }));
+  });
+
+  it('keeps every call as it was sampled, with its role, round and action', async () => {
+    const tools = toolsOf({ 甲: ['a1', 'a2'] });
+    const { calls } = await runEpisode(
+      query,
+      tools,
+      scripted([act('repair'), '甲', act('terminate')]),
+      config,
+    );
+    expect(calls.map(({ role, round, action }) => [role, round, action])).toEqual([
+      ['planner', 0, 'repair'],
+      ['repair', 0, null],
+      ['planner', 1, 'terminate'],
+    ]);
+    expect(calls[1]).toEqual({
+      role: 'repair',
+      round: 0,
+      promptIds: [1, 2],
+      outputIds: [1, 0],
+      logprobs: [-0.5, -0.25],
+      temperature: 1,
+      finishReason: 'stop',
+      text: '甲',
+      action: null,
+    });
+  });
+
+  it('shows the planner question and summary only', async () => {
+    const tools = toolsOf({ 甲: ['a1', 'a2'], 乙: ['a1'] });
+    const policy = scripted([act('repair'), '甲', act('rewrite_single'), '乙', act('terminate')]);
+    await runEpisode(query, tools, policy, config);
+    const planner = policy.seen.filter(({ role }) => role === 'planner');
+    expect(planner.map(({ messages }) => messages[1]!.content)).toEqual([
+      `${query.query}｜轮1`,
+      `${query.query}｜轮2池2增2散5前修正`,
+      `${query.query}｜轮3池2增0散5前修正改写`,
+    ]);
+    expect(planner.every(({ messages }) => messages.length === 2)).toBe(true);
+  });
+
+  it('shows the candidates by title, in pool order', async () => {
+    const tools = { ...toolsOf({ 甲: ['a1', 'a2'] }), rankPool: () => ['a2', 'a1'] };
+    const policy = scripted([act('rewrite_single'), '甲', act('repair'), '甲', act('terminate')]);
+    const episode = await runEpisode(query, tools, policy, { ...config, prompts: 'zh' });
+    expect(policy.seen[3]!.messages[1]!.content).toContain('条文a2\n条文a1');
+    expect(episode.pool).toEqual(['a2', 'a1']);
+  });
+
+  it('searches the question as it stands, without a call of the policy', async () => {
+    const tools = toolsOf({ [query.query]: ['a1', 'a2'] });
+    const episode = await runEpisode(query, tools, scripted([act('original'), act('terminate')]), config);
+    expect(episode.rounds[0]).toMatchObject({
+      agent: 'original',
+      queries: [query.query],
+      newIds: ['a1', 'a2'],
+    });
+    expect(episode.calls).toHaveLength(2);
+  });
+
+  it('drops a reformulation of mostly unknown terms and says so', async () => {
+    const tools = toolsOf({ 甲: ['a1', 'a2'], xxx: ['b1'], x甲: ['c1'] });
+    const policy = scripted([act('decompose'), '["甲","xxx","x甲"]', act('terminate')]);
+    const { rounds } = await runEpisode(query, tools, policy, config);
+    expect(rounds[0]).toEqual({
+      agent: 'decompose',
+      queries: ['甲', 'x甲'],
+      dropped: [{ query: 'xxx', reason: 'unknown terms' }],
+      newIds: ['a1', 'a2', 'c1'],
+      poolSize: 3,
+    });
+    expect(tools.requests.map(({ request }) => request.rewrite)).not.toContain('xxx');
+  });
+
+  it('counts growth over the whole round, not over its last search', async () => {
+    const tools = toolsOf({ 甲: ['a1', 'a2', 'a3'], 乙: ['a1'] });
+    const strict = { ...config, diminishing: 'stop' as const };
+    const policy = scripted([act('decompose'), '["甲","乙"]', act('terminate')]);
+    expect((await runEpisode(query, tools, policy, strict)).termination.kind).toBe('planner');
+  });
+
+  it('cuts the ranked pool at its limit, not the growth', async () => {
+    const tools = toolsOf({ 甲: ['a1', 'a2', 'a3'] });
+    const limited = { ...config, poolLimit: 2 };
+    const episode = await runEpisode(
+      query,
+      tools,
+      scripted([act('repair'), '甲', act('terminate')]),
+      limited,
+    );
+    expect(episode.pool).toEqual(['a1', 'a2']);
+    expect(episode.rounds[0]!.poolSize).toBe(3);
+  });
+});
+
+describe('the end', () => {
+  const table = { 甲: ['a1', 'a2'], 乙: ['b1', 'b2'], 丙: ['c1'], 丁: ['d1', 'd2'] };
+  const single = (text: string, agent = 'rewrite_single') => [act(agent), text];
+  const end = async (texts: string[], settings: Partial<MalrConfig> = {}) => {
+    const policy = scripted(texts);
+    const episode = await runEpisode(query, toolsOf(table), policy, { ...config, ...settings });
+    expect(policy.seen).toHaveLength(texts.length);
+    return { ...episode, end: `${episode.termination.kind}: ${episode.termination.reason}` };
+  };
+
+  it('cap of four rounds, without a fifth question to the planner', async () => {
+    const texts = [...single('甲'), ...single('乙'), ...single('丙'), ...single('丁')];
+    const episode = await end(texts);
+    expect(episode.end).toBe('cap: 4 rounds');
+    expect(episode.rounds.map((round) => round.poolSize)).toEqual([2, 4, 5, 7]);
+    expect((await end(single('甲'), { maxRounds: 1 })).end).toBe('cap: 1 rounds');
+  });
+
+  it('two rounds without growth', async () => {
+    const texts = [...single('甲'), ...single('甲', 'repair'), ...single('甲', 'supportive_law')];
+    expect((await end(texts)).end).toBe('no-growth: 2 rounds without growth');
+  });
+
+  it('same agent again without growth, before it runs', async () => {
+    const texts = [...single('甲'), ...single('甲', 'repair'), act('repair')];
+    const episode = await end(texts);
+    expect(episode.end).toBe('no-growth: same agent again without growth');
+    expect(episode.rounds).toHaveLength(2);
+    expect(episode.calls.at(-1)).toMatchObject({ round: 2, action: 'repair' });
+  });
+
+  it('empty pool after the first round, with a flag', async () => {
+    for (const text of ['无', 'xxx']) {
+      const episode = await end(single(text));
+      expect(episode).toMatchObject({ end: 'no-growth: empty pool', empty: true, pool: [] });
+    }
+  });
+
+  it('diminishing returns, when set to stop', async () => {
+    const texts = [...single('甲'), ...single('丙')];
+    expect((await end([...texts, act('terminate')])).end).toBe('planner: terminate');
+    expect((await end(texts, { diminishing: 'stop' })).end).toBe('no-growth: diminishing returns');
+  });
+
+  it('terminate before any search is invalid unless allowed', async () => {
+    expect(await end([act('terminate')])).toMatchObject({
+      end: 'invalid: terminate before any search',
+      rounds: [],
+    });
+    const allowed = await end([act('terminate')], { allowEarlyTerminate: true });
+    expect(allowed).toMatchObject({ end: 'planner: terminate', empty: true });
+  });
+
+  it.each([
+    ['让我想想', 'planner output: not JSON'],
+    [act('dance'), 'planner output: unknown action'],
+    [`${act('repair')}…`, 'planner output: cut by the length limit'],
+  ])('planner says %j: invalid', async (text, reason) => {
+    const episode = await end([...single('甲'), text]);
+    expect(episode.termination).toEqual({ kind: 'invalid', reason });
+    expect(episode.pool).toEqual(['a1', 'a2']);
+    expect(episode.calls.at(-1)).toMatchObject({ round: 1, action: null });
+  });
+
+  it('a valid answer that was cut by the length limit is invalid all the same', async () => {
+    const policy = scripted([act('repair')]);
+    const cut: Policy = async (call) => ({ ...(await policy(call)), finishReason: 'length' });
+    const episode = await runEpisode(query, toolsOf(table), cut, config);
+    expect(episode.termination.kind).toBe('invalid');
+    expect(episode.calls[0]!.action).toBeNull();
+  });
+
+  it('`original` is an unknown action where it is not allowed', async () => {
+    const episode = await end([act('original')], { allowOriginal: false });
+    expect(episode.end).toBe('invalid: planner output: unknown action');
+  });
+
+  it.each([
+    [[act('repair'), ''], 'repair output: empty'],
+    [[act('repair'), '甲…'], 'repair output: cut by the length limit'],
+    [[act('decompose'), '甲'], 'decompose output: not JSON'],
+    [[act('decompose'), '[]'], 'decompose output: no sub-query'],
+  ])('rewriter gives %j: invalid', async (texts, reason) => {
+    const episode = await end([...single('甲'), ...texts]);
+    expect(episode.termination).toEqual({ kind: 'invalid', reason });
+    expect(episode.rounds[1]).toEqual({
+      agent: texts[0]!.includes('repair') ? 'repair' : 'decompose',
+      queries: [],
+      dropped: [{ query: texts[1], reason }],
+      newIds: [],
+      poolSize: 2,
+    });
+  });
+
+  it('tolerates as many unusable rewrites as it is set to', async () => {
+    const settings = { toleratedBadRewrites: 1 };
+    const once = [...single('甲'), ...single(''), ...single('乙', 'repair'), act('terminate')];
+    expect((await end(once, settings)).end).toBe('planner: terminate');
+    const twice = [...single('甲'), ...single(''), ...single('乙', 'repair'), ...single('')];
+    expect((await end(twice, settings)).end).toBe('invalid: rewrite_single output: empty');
+  });
+});
+
+describe('timing and faults', () => {
+  it('starts all searches of a round at once', async () => {
+    let open = () => {};
+    const gate = new Promise<void>((resolve) => {
+      open = resolve;
+    });
+    let started = 0;
+    const tools = toolsOf({ 甲: ['a1'], 乙: ['b1'], 丙: ['c1'] }, async () => {
+      if (++started === 3) open();
+      await gate;
+    });
+    const policy = scripted([act('decompose'), '["甲","乙","丙"]', act('terminate')]);
+    expect((await runEpisode(query, tools, policy, config)).pool).toEqual(['a1', 'b1', 'c1']);
+  });
+
+  it('rejects when a search, a rerank or the policy fails: no episode, no score', async () => {
+    const tools = toolsOf({ 甲: ['a1'], 乙: ['b1'] });
+    const fail = async () => {
+      throw new Error('index is gone');
+    };
+    const answers = [act('decompose'), '["甲","乙"]'];
+    const deadRetriever = { ...tools, retriever: { ...tools.retriever, search: fail } };
+    await expect(runEpisode(query, deadRetriever, scripted(answers), config)).rejects.toThrow(
+      'index is gone',
+    );
+    const deadReranker = { ...tools, reranker: { rerank: fail } };
+    await expect(runEpisode(query, deadReranker, scripted(answers), config)).rejects.toThrow('index is gone');
+    await expect(runEpisode(query, tools, scripted([act('repair')]), config)).rejects.toThrow(
+      'no answer left',
+    );
+  });
+});
+
+/** A policy that mostly answers well, and searches over a small world, all from one random stream. */
+function randomAnswers(seed: number): string[] {
+  const random = stream(seed, 'answers');
+  const texts = ['甲', '乙', '丙', 'xxx', '无', ''];
+  const text = () => texts[random.int(random.next() < 0.95 ? 5 : 6)]!;
+  return Array.from({ length: 12 }, () => {
+    const action = ACTIONS[random.int(ACTIONS.length)]!;
+    if (random.next() < 0.03) return 'nonsense';
+    return action;
+  }).flatMap((action) => [
+    action,
+    action === 'decompose' ? JSON.stringify([text() || '甲', text() || '乙']) : text(),
+  ]);
+}
+
+/** Plays the pairs (action, rewrite): each role takes what is its own. */
+function randomPolicy(answers: string[]): Policy {
+  return async ({ role, round }) => {
+    const text = role === 'planner' ? act(answers[2 * round]!) : answers[2 * round + 1]!;
+    return { promptIds: [], outputIds: [], logprobs: [], temperature: 1, finishReason: 'stop', text };
+  };
+}
+
+describe('300 random episodes', () => {
+  const table = { 甲: ['a1', 'a2', 'b1'], 乙: ['b1', 'b2'], 丙: ['c1'], [query.query]: ['a1', 'd1'] };
+  const small = { ...config, poolLimit: 4, toleratedBadRewrites: 1 };
+
+  it('are the same whatever the timing of the searches, and keep the invariants', async () => {
+    const kinds = new Set<string>();
+    for (let seed = 0; seed < 300; seed++) {
+      const answers = randomAnswers(seed);
+      const random = stream(seed, 'delays');
+      const wait = () => new Promise((resolve) => setTimeout(resolve, random.int(3)));
+      const [still, shaken] = await Promise.all([
+        runEpisode(query, toolsOf(table), randomPolicy(answers), small),
+        runEpisode(query, toolsOf(table, wait), randomPolicy(answers), small),
+      ]);
+      expect(shaken).toEqual(still);
+
+      const { rounds, calls, pool, termination, searches, empty } = still;
+      kinds.add(termination.kind);
+      const found = rounds.flatMap((round) => round.newIds);
+      expect(new Set(found).size).toBe(found.length);
+      let size = 0;
+      for (const round of rounds) {
+        size += round.newIds.length;
+        expect(round.poolSize).toBe(size);
+      }
+      expect(pool.every((id) => found.includes(id))).toBe(true);
+      expect(pool.length).toBe(Math.min(small.poolLimit, found.length));
+      expect(empty).toBe(found.length === 0);
+      expect(rounds.length).toBeLessThanOrEqual(small.maxRounds);
+      expect(calls.every((call) => call.round <= rounds.length)).toBe(true);
+      const planned = calls.filter((call) => call.role === 'planner').length;
+      expect(planned - rounds.length).toBe(calls.some((call) => call.round === rounds.length) ? 1 : 0);
+      expect(searches.map((search) => search.query)).toEqual(rounds.flatMap((round) => round.queries));
+      if (termination.kind === 'cap') expect(rounds).toHaveLength(small.maxRounds);
+      if (termination.kind === 'planner') expect(calls.at(-1)!.action).toBe('terminate');
+    }
+    expect([...kinds].sort()).toEqual(['cap', 'invalid', 'no-growth', 'planner']);
+  });
+});
