@@ -165,10 +165,18 @@ export function writeAdapter(folder: string, adapter: Adapter, options: { baseMo
   syncFolder(parent);
 }
 
-const off = z.literal(false).nullish();
-const none = z.union([z.array(z.unknown()).length(0), z.record(z.string(), z.unknown())]).nullish();
+/** Anything PEFT takes as "not used": null, false, an empty string, list or record. */
+const unused = z
+  .unknown()
+  .refine(
+    (v) => !v || (typeof v === 'object' && Object.keys(v).length === 0),
+    'is set, which is not supported',
+  );
 
-/** Fields that change what an adapter computes are pinned to what we compute; the rest is ignored. */
+/**
+ * Fields that change what an adapter computes are pinned to what we compute; the rest is ignored. Some
+ * initialisations (PiSSA, OLoRA, CorDA, LoftQ, …) also change the base model, so only the others pass.
+ */
 const adapterConfigSchema = z.looseObject({
   peft_type: z.literal('LORA'),
   task_type: z.literal('CAUSAL_LM').nullish(),
@@ -177,19 +185,24 @@ const adapterConfigSchema = z.looseObject({
   target_modules: z.array(z.string()).min(1),
   bias: z.literal('none').default('none'),
   use_rslora: z.boolean().default(false),
-  use_dora: off,
-  use_qalora: off,
-  fan_in_fan_out: off,
-  lora_bias: off,
-  modules_to_save: none,
-  rank_pattern: none,
-  alpha_pattern: none,
-  exclude_modules: z.union([z.string().length(0), z.array(z.unknown()).length(0)]).nullish(),
-  layers_to_transform: none,
-  layer_replication: none,
-  trainable_token_indices: none,
-  target_parameters: none,
-  alora_invocation_tokens: none,
+  init_lora_weights: z.union([z.boolean(), z.enum(['gaussian', 'eva', 'orthogonal'])]).nullish(),
+  use_dora: unused,
+  use_qalora: unused,
+  use_bdlora: unused,
+  fan_in_fan_out: unused,
+  lora_bias: unused,
+  modules_to_save: unused,
+  rank_pattern: unused,
+  alpha_pattern: unused,
+  exclude_modules: unused,
+  layers_to_transform: unused,
+  layer_replication: unused,
+  trainable_token_indices: unused,
+  target_parameters: unused,
+  alora_invocation_tokens: unused,
+  arrow_config: unused,
+  kasa_config: unused,
+  monteclora_config: unused,
 });
 type AdapterConfig = z.infer<typeof adapterConfigSchema>;
 
@@ -201,17 +214,8 @@ function readConfig(file: string): AdapterConfig {
     throw new UserError(`cannot be read as JSON (${messageOf(error)})`, file, 'Copy the adapter again.');
   }
   const result = adapterConfigSchema.safeParse(json);
-  const filled = [
-    'modules_to_save',
-    'rank_pattern',
-    'alpha_pattern',
-    'layers_to_transform',
-    'target_parameters',
-  ];
-  const problems = result.success
-    ? filled.filter((key) => Object.keys(result.data[key] ?? {}).length > 0).map((key) => `${key} is set`)
-    : result.error.issues.map((issue) => `${issue.path.join('.') || '(top)'}: ${issue.message}`);
-  if (result.success && problems.length === 0) return result.data;
+  if (result.success) return result.data;
+  const problems = result.error.issues.map((issue) => `${issue.path.join('.') || '(top)'}: ${issue.message}`);
   throw new UserError(
     `not supported: ${problems.join('; ')}`,
     file,
