@@ -1,4 +1,4 @@
-import { type Action, AGENTS } from './agents.ts';
+import type { Action } from './agents.ts';
 
 export type ActionFailure =
   | 'cut by the length limit'
@@ -20,8 +20,7 @@ export function parseAction(text: string, offered: readonly Action[]): ParsedAct
   const trimmed = text.trim();
   const name = ACTION_OBJECT.exec(trimmed)?.[1];
   if (name === undefined) return { kind: 'failed', reason: diagnose(trimmed) };
-  if (!Object.hasOwn(AGENTS, name) || !offered.includes(name as Action))
-    return { kind: 'failed', reason: 'unknown action' };
+  if (!offered.includes(name as Action)) return { kind: 'failed', reason: 'unknown action' };
   return { kind: 'ok', action: name as Action };
 }
 
