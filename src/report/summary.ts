@@ -1,0 +1,67 @@
+/** `summary.json`: the run in a few figures, for programs. */
+import { z } from 'zod';
+import { writeFileAtomic } from '../base/atomic-write.ts';
+import type { EvalFigures } from './tables.ts';
+
+const share = z.number().min(0).max(1);
+
+/** The schema of a summary whose metrics were read at `k`: `recall@10`, `mrr@10`, `ndcg@10` for 10. */
+export function summarySchema(k: number) {
+  const metrics = { [`recall@${k}`]: share, [`mrr@${k}`]: share, [`ndcg@${k}`]: share };
+  const policy = z.strictObject({
+    ...metrics,
+    invalidRate: share,
+    meanRounds: z.number().min(0),
+    meanPool: z.number().min(0),
+  });
+  return z.strictObject({
+    /** GRPO steps done. */
+    steps: z.number().int().min(0),
+    /** Wall time of the run, all its sessions together; making the base model is not counted. */
+    seconds: z.number().min(0),
+    /** Held-out figures. `before` is the policy that GRPO started from, `after` the best checkpoint. */
+    eval: z.strictObject({ singlePass: z.strictObject(metrics), before: policy, after: policy }),
+    /** Folder of the adapter whose figures `after` are. */
+    adapter: z.string().min(1),
+  });
+}
+
+export interface Summary {
+  steps: number;
+  seconds: number;
+  eval: { singlePass: EvalFigures; before: PolicyFigures; after: PolicyFigures };
+  adapter: string;
+}
+
+/** Figures of a policy: all of them are there. */
+export type PolicyFigures = { [K in keyof EvalFigures]-?: number };
+
+/** The JSON form of a summary with metrics at `k`. Throws if a figure is out of its range. */
+export function summaryJson(summary: Summary, k: number) {
+  const metrics = ({ recall, mrr, ndcg }: EvalFigures) => ({
+    [`recall@${k}`]: recall,
+    [`mrr@${k}`]: mrr,
+    [`ndcg@${k}`]: ndcg,
+  });
+  const policy = (figures: PolicyFigures) => ({
+    ...metrics(figures),
+    invalidRate: figures.invalidRate,
+    meanRounds: figures.meanRounds,
+    meanPool: figures.meanPool,
+  });
+  return summarySchema(k).parse({
+    steps: summary.steps,
+    seconds: summary.seconds,
+    eval: {
+      singlePass: metrics(summary.eval.singlePass),
+      before: policy(summary.eval.before),
+      after: policy(summary.eval.after),
+    },
+    adapter: summary.adapter,
+  });
+}
+
+/** Writes `summary.json` atomically. */
+export async function writeSummary(path: string, summary: Summary, k: number): Promise<void> {
+  await writeFileAtomic(path, `${JSON.stringify(summaryJson(summary, k), null, 2)}\n`);
+}
