@@ -9,7 +9,7 @@ export interface RewardConfig {
 export interface RewardWeights {
   recall: number;
   step: number;
-  /** The paper's alpha, whose value it does not give. */
+  /** The paper’s alpha, whose value it does not give. At 0.2 one of 23 gold articles still pays for its round. */
   hit: number;
   invalid: number;
   /** Shaping, off by default. */
@@ -20,5 +20,5 @@ export interface RewardWeights {
 
 export const DEFAULT_REWARD_CONFIG: RewardConfig = {
   recallAt: null,
-  weights: { recall: 1, step: -0.05, hit: 0.5, invalid: -5, rank: 0, marginal: 0 },
+  weights: { recall: 1, step: -0.05, hit: 0.2, invalid: -5, rank: 0, marginal: 0 },
 };
