@@ -1,0 +1,124 @@
+/**
+ * A decoder-only transformer of the Qwen3 shape, from its config: RMSNorm before each half, grouped-query
+ * attention with normalised q and k and rotary positions, SwiGLU. One description; the training, scoring and
+ * decode graphs differ only in `attend` and in the rows they ask for.
+ *
+ * Tensors are flattened to `[n, features]`, n = b · t, wherever a matrix product follows, and a residual
+ * enters its product as the product's third operand: no separate addition.
+ */
+import { type Dim, dimProduct } from './dims.ts';
+import {
+  constant,
+  cos,
+  type Graph,
+  gather,
+  gemm,
+  type Node,
+  plus,
+  reshape,
+  rmsNorm,
+  rope,
+  scalar,
+  sin,
+  swiglu,
+  times,
+  toFloat,
+  transpose,
+} from './graph.ts';
+import type { DecoderConfig } from './model-config.ts';
+
+/** The tensors a decoder is built over. */
+export interface DecoderWeights {
+  /** A base weight by its Hugging Face name. */
+  base(name: string, shape: readonly number[]): Node;
+  /** A `[r, in]` and B `[out, r]` of a module such as `layers.0.self_attn.q_proj`, or null. */
+  lora(module: string): { a: Node; b: Node } | null;
+  /** LoRA's factor, `[1]`. */
+  scale: Node;
+}
+
+export interface DecoderInput {
+  /** Token ids, i32 `[b, t]`. */
+  ids: Node;
+  /** Rotary positions, i32 `[b, t]`. */
+  positions: Node;
+  /**
+   * Attention of one layer: q `[b, heads, t, headDim]`, already scaled, and k, v `[b, kvHeads, t, headDim]`
+   * → `[b, heads, t, headDim]`.
+   */
+  attend(layer: number, q: Node, k: Node, v: Node): Node;
+  /** Which of the b · t positions to return, i32 `[r]`; the last layer's MLP sees only these. */
+  rows: Node;
+}
+
+/** Cosine and sine tables `[b, t, headDim / 2]`, computed in the graph from the positions. */
+function rotaryTables(positions: Node, { headDim, ropeTheta }: DecoderConfig): { cosine: Node; sine: Node } {
+  const half = headDim / 2;
+  // f32 throughout, as PyTorch computes it
+  const frequencies = Array.from({ length: half }, (_, i) =>
+    Math.fround(1 / Math.fround(ropeTheta ** Math.fround((2 * i) / headDim))),
+  );
+  const column = reshape(toFloat(positions), [...positions.shape, 1]);
+  const angles = times(column, constant(positions.graph, 'f32', [half], frequencies));
+  return { cosine: cos(angles), sine: sin(angles) };
+}
+
+/** The token embedding, which is also the output projection when the two are tied. `[vocab, hidden]` */
+export function outputProjection(config: DecoderConfig, weights: DecoderWeights): Node {
+  const name = config.tieWordEmbeddings ? 'model.embed_tokens.weight' : 'lm_head.weight';
+  return weights.base(name, [config.vocabSize, config.hiddenSize]);
+}
+
+/** Hidden states after the final norm, at `rows`: `[r, hidden]`. */
+export function decoderHidden(config: DecoderConfig, weights: DecoderWeights, input: DecoderInput): Node {
+  const { hiddenSize, heads, kvHeads, headDim, intermediateSize, rmsNormEps } = config;
+  const [b, t] = input.ids.shape as [Dim, Dim];
+  const graph: Graph = input.ids.graph;
+  const { cosine, sine } = rotaryTables(input.positions, config);
+  const queryScale = scalar(graph, 1 / Math.sqrt(headDim));
+
+  /** x Wᵀ (+ bias) (+ residual) (+ scale · (x Aᵀ) Bᵀ) */
+  const linear = (x: Node, module: string, size: [number, number], bias: boolean, residual?: Node): Node => {
+    const w = weights.base(`model.${module}.weight`, size);
+    let y = gemm(x, w, { transB: true }, residual);
+    if (bias) y = plus(y, weights.base(`model.${module}.bias`, [size[0]]));
+    const lora = weights.lora(module);
+    if (!lora) return y;
+    return gemm(times(gemm(x, lora.a, { transB: true }), weights.scale), lora.b, { transB: true }, y);
+  };
+  const norm = (x: Node, name: string, size: number): Node =>
+    rmsNorm(x, weights.base(`model.${name}.weight`, [size]), rmsNormEps);
+  const split = (x: Node, count: number): Node => reshape(x, [b, t, count, headDim]);
+  const headsFirst = (x: Node): Node => transpose(x, [0, 2, 1, 3]);
+
+  const embedding = weights.base('model.embed_tokens.weight', [config.vocabSize, hiddenSize]);
+  const flatIds = reshape(input.ids, [flat(b, t)]);
+  let hidden = gather(embedding, flatIds);
+  for (let layer = 0; layer < config.layers; layer++) {
+    const at = `layers.${layer}`;
+    const bias = config.attentionBias;
+    const x = norm(hidden, `${at}.input_layernorm`, hiddenSize);
+    const project = (name: string, count: number): Node =>
+      split(linear(x, `${at}.self_attn.${name}_proj`, [count * headDim, hiddenSize], bias), count);
+    const rotated = (name: string, count: number): Node => {
+      const y = project(name, count);
+      const normed = config.qkNorm ? norm(y, `${at}.self_attn.${name}_norm`, headDim) : y;
+      return rope(headsFirst(normed), cosine, sine);
+    };
+    const q = times(rotated('q', heads), queryScale);
+    const context = input.attend(layer, q, rotated('k', kvHeads), headsFirst(project('v', kvHeads)));
+    const joined = reshape(headsFirst(context), [flat(b, t), heads * headDim]);
+    hidden = linear(joined, `${at}.self_attn.o_proj`, [hiddenSize, heads * headDim], bias, hidden);
+    if (layer === config.layers - 1) hidden = gather(hidden, input.rows);
+    const z = norm(hidden, `${at}.post_attention_layernorm`, hiddenSize);
+    const up = (name: string): Node =>
+      linear(z, `${at}.mlp.${name}_proj`, [intermediateSize, hiddenSize], false);
+    const inner = swiglu(up('gate'), up('up'));
+    hidden = linear(inner, `${at}.mlp.down_proj`, [hiddenSize, intermediateSize], false, hidden);
+  }
+  return norm(hidden, 'norm', hiddenSize);
+}
+
+function flat(b: Dim, t: Dim): Dim {
+  return dimProduct([b, t]);
+}

@@ -1,0 +1,73 @@
+/** What the training and the decode graph share: a model's weights and an adapter as nodes. */
+import { UserError } from '../base/errors.ts';
+import type { DecoderWeights } from './decoder.ts';
+import { type Graph, input, type Node, weight } from './graph.ts';
+import type { DecoderConfig } from './model-config.ts';
+import { loraTensorShapes } from './peft.ts';
+import type { SafetensorsEntry } from './safetensors.ts';
+import type { LoraSpec, TensorMap } from './types.ts';
+
+export interface ModelNodes {
+  weights: DecoderWeights;
+  /** LoRA tensors by PEFT name, in the adapter's order. */
+  lora: Map<string, Node>;
+  /** Base weights in the order in which the decoder asked for them. */
+  base: Map<string, Node>;
+}
+
+/**
+ * Nodes for the tensors of a model. `frozen`: base weights are read from their files; otherwise they are
+ * inputs. Throws a UserError, when the decoder asks, for a weight that is missing or has another shape.
+ */
+export function modelNodes(
+  graph: Graph,
+  config: DecoderConfig,
+  spec: LoraSpec | null,
+  entries: ReadonlyMap<string, SafetensorsEntry>,
+  frozen: boolean,
+): ModelNodes {
+  const lora = new Map<string, Node>();
+  if (spec) {
+    for (const [name, shape] of loraTensorShapes(config, spec))
+      lora.set(name, input(graph, name, 'f32', shape));
+  }
+  const base = new Map<string, Node>();
+  const weights: DecoderWeights = {
+    base(name, shape) {
+      const known = base.get(name);
+      if (known) return known;
+      const entry = entries.get(name);
+      if (!entry)
+        throw new UserError(`has no tensor '${name}'`, 'model weights', 'check config.json against them');
+      if (entry.shape.join() !== shape.join()) {
+        throw new UserError(
+          `'${name}' has shape [${entry.shape}], config.json asks for [${shape}]`,
+          entry.file,
+          'config.json and the weights belong to different models',
+        );
+      }
+      const node = frozen ? weight(graph, name, [...shape]) : input(graph, name, 'f32', shape);
+      base.set(name, node);
+      return node;
+    },
+    lora(module) {
+      const a = lora.get(`base_model.model.model.${module}.lora_A.weight`);
+      const b = lora.get(`base_model.model.model.${module}.lora_B.weight`);
+      return a && b ? { a, b } : null;
+    },
+    scale: input(graph, 'lora_scale', 'f32', [1]),
+  };
+  return { weights, lora, base };
+}
+
+/** Throws unless `params` has exactly the tensors of `expected`, in their shapes. */
+export function checkParams(params: TensorMap, expected: ReadonlyMap<string, readonly number[]>): void {
+  for (const [name, shape] of expected) {
+    const tensor = params.get(name);
+    if (!tensor) throw new Error(`parameter '${name}' is missing`);
+    if (tensor.shape.join() !== shape.join()) {
+      throw new Error(`parameter '${name}' has shape [${tensor.shape}], the session has [${shape}]`);
+    }
+  }
+  for (const name of params.keys()) if (!expected.has(name)) throw new Error(`unknown parameter '${name}'`);
+}

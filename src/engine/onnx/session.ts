@@ -1,0 +1,107 @@
+/** Running an emitted model on onnxruntime-node. */
+import { realpathSync } from 'node:fs';
+import { basename, dirname } from 'node:path';
+import { InferenceSession, Tensor as OrtTensor } from 'onnxruntime-node';
+import { UserError } from '../../base/errors.ts';
+import type { Node } from '../graph.ts';
+import type { SafetensorsEntry } from '../safetensors.ts';
+import { type ExternalWeight, emitOnnx } from './emit.ts';
+
+export interface SessionOptions {
+  /** Frozen weights by name; all files must lie in one folder once links are resolved. */
+  weights: ReadonlyMap<string, SafetensorsEntry>;
+  threads: number;
+  /**
+   * Repacking constant weights for the matrix kernels: faster for few rows, but a private copy. Without it
+   * weights stay mapped from their files and are shared between sessions and processes.
+   */
+  prepack: boolean;
+  /** Keep freed memory for the next run: faster, and roughly twice the memory. */
+  arena: boolean;
+}
+
+/** One tensor in or out of a session. */
+export interface Value {
+  shape: readonly number[];
+  data: Float32Array | Int32Array;
+}
+
+export interface Session {
+  /** Runs the graph; results in the order of the outputs map. Feeds the graph does not read are left out. */
+  run(feeds: ReadonlyMap<string, Value>): Promise<Map<string, Value>>;
+  release(): Promise<void>;
+}
+
+/** Compiles the graph that computes `outputs`; see `emitOnnx`. */
+export async function createSession(
+  outputs: ReadonlyMap<string, Node>,
+  options: SessionOptions,
+): Promise<Session> {
+  const { folder, external } = locate(options.weights);
+  const model = emitOnnx(outputs, external);
+  const session = await InferenceSession.create(model, {
+    intraOpNumThreads: options.threads,
+    interOpNumThreads: 1,
+    executionMode: 'sequential',
+    graphOptimizationLevel: 'all',
+    enableCpuMemArena: options.arena,
+    enableMemPattern: options.arena,
+    logSeverityLevel: 3,
+    extra: {
+      session: {
+        disable_prepacking: options.prepack ? '0' : '1',
+        model_external_initializers_file_folder_path: folder,
+        intra_op: { allow_spinning: '0' },
+      },
+    },
+  });
+  const names = [...outputs.keys()];
+  return {
+    async run(feeds) {
+      const wrapped: Record<string, OrtTensor> = {};
+      for (const name of session.inputNames) {
+        const feed = feeds.get(name);
+        if (!feed) throw new Error(`input '${name}' is missing`);
+        const { shape, data } = feed;
+        const type = data instanceof Int32Array ? 'int32' : 'float32';
+        wrapped[name] = new OrtTensor(type, data as never, shape);
+      }
+      const results = await session.run(wrapped, names);
+      return new Map(
+        names.map((name) => {
+          const { dims, data } = results[name]!;
+          return [name, { shape: dims, data: data as Float32Array | Int32Array }];
+        }),
+      );
+    },
+    release: () => session.release(),
+  };
+}
+
+/**
+ * onnxruntime reads external data only from below one folder and follows no link out of it, while a Hugging
+ * Face cache is a folder of links into its store: so links are resolved here.
+ */
+function locate(weights: ReadonlyMap<string, SafetensorsEntry>): {
+  folder: string;
+  external: (name: string) => ExternalWeight;
+} {
+  const real = new Map<string, string>();
+  for (const { file } of weights.values()) if (!real.has(file)) real.set(file, realpathSync(file));
+  const folders = new Set([...real.values()].map((file) => dirname(file)));
+  if (folders.size > 1) {
+    throw new UserError(
+      `the model's safetensors files lie in different folders: ${[...folders].join(', ')}`,
+      undefined,
+      'copy them into one folder',
+    );
+  }
+  return {
+    folder: [...folders][0] ?? '.',
+    external(name) {
+      const entry = weights.get(name);
+      if (!entry) throw new Error(`no weight '${name}'`);
+      return { ...entry, file: basename(real.get(entry.file)!) };
+    },
+  };
+}
