@@ -1,8 +1,11 @@
 import type { Article } from './types.ts';
 
-const ISSUER = '(?:最高人民法院|最高人民检察院|公安部|司法部|国务院|国家安全部|全国人民代表大会(?:常务委员会)?)';
+const ISSUER =
+  '(?:最高人民法院|最高人民检察院|公安部|司法部|国务院|国家安全部|全国人民代表大会(?:常务委员会)?)';
 const KIND = '解释|规定|批复|意见|决定|通知|答复|办法|规则|公告|安排';
-const FROM_ISSUER = new RegExp(`^${ISSUER}(?:[、\\s]${ISSUER})*关于(.+?)的?(?:若干|特别)?(${KIND})((?:（[^（）]+）)*)$`);
+const FROM_ISSUER = new RegExp(
+  `^${ISSUER}(?:[、\\s]${ISSUER})*关于(.+?)的?(?:若干|特别)?(${KIND})((?:（[^（）]+）)*)$`,
+);
 
 /**
  * The short name of a Chinese law, as a lawyer would say it: 民法典, 民间借贷规定, 建设工程施工合同纠纷解释（一）.
@@ -29,7 +32,9 @@ export function lawShortName(law: string): string {
 
 /** The law of an article: the corpus's word, or the title without its article number. */
 export function lawOf(article: Pick<Article, 'title' | 'law'>): string {
-  return article.law ?? (article.title.replace(/第[零〇一二三四五六七八九十百千\d]+条.*$/, '') || article.title);
+  return (
+    article.law ?? (article.title.replace(/第[零〇一二三四五六七八九十百千\d]+条.*$/, '') || article.title)
+  );
 }
 
 export type LawKind = 'interpretation' | 'procedure' | 'other';

@@ -29,7 +29,9 @@ export function defaultCriteria(characters: number): NgramCriteria {
 }
 
 /** Particles, conjunctions and suffixes that cling to a word's start or end without being part of it. */
-const CLINGS_BEFORE = new Set('和或与及在于由从对将被把之其该各是为以应可并但而则若如等向按经至自每某本就人权时后前内');
+const CLINGS_BEFORE = new Set(
+  '和或与及在于由从对将被把之其该各是为以应可并但而则若如等向按经至自每某本就人权时后前内',
+);
 const CLINGS_AFTER = new Set('和或与及在于由从对将被把之其该各是为以应可并但而则若如等向按经至就时后前内');
 /** Never a term: a particle or a conjunction inside, a cut conjunction, a stray number, a reference to an article. */
 const NO_TERM = new RegExp(

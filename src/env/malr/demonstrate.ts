@@ -67,7 +67,11 @@ export function demonstrationPolicy(input: PlayerInput): (call: PlayerCall) => s
     switch (role) {
       case 'planner': {
         const coverage = 1 - missing.length / golds.length;
-        const action = choose(actionWeights(golds, ran, round, coverage, pool.size), input.offered, random);
+        const action = planAction(
+          { golds, ran, round, coverage, poolSize: pool.size },
+          input.offered,
+          random,
+        );
         ran.push(action);
         return JSON.stringify({ action });
       }
@@ -85,14 +89,31 @@ export function demonstrationPolicy(input: PlayerInput): (call: PlayerCall) => s
   };
 }
 
+export interface PlanState {
+  golds: readonly Article[];
+  /** What ran so far. */
+  ran: readonly Action[];
+  /** From 0. */
+  round: number;
+  /** Share of the gold in the pool, [0, 1]. */
+  coverage: number;
+  poolSize: number;
+}
+
+/** The teacher's choice: a draw from the mixture described above, among the actions on offer. */
+export function planAction(state: PlanState, offered: readonly Action[], random: Random): Action {
+  const weights = actionWeights(state);
+  const total = offered.reduce((sum, action) => sum + weights[action], 0);
+  let left = random.next() * total;
+  for (const action of offered) {
+    left -= weights[action];
+    if (left < 0) return action;
+  }
+  return offered.find((action) => weights[action] > 0)!;
+}
+
 /** Relative chances of the actions; an action that ran before is ten times less likely. */
-function actionWeights(
-  golds: readonly Article[],
-  ran: readonly Action[],
-  round: number,
-  coverage: number,
-  poolSize: number,
-): Record<Action, number> {
+function actionWeights({ golds, ran, round, coverage, poolSize }: PlanState): Record<Action, number> {
   const supported = golds.some((gold) => lawKind(lawOf(gold)) !== 'other');
   const weights: Record<Action, number> = {
     rewrite_single: 3,
@@ -107,16 +128,6 @@ function actionWeights(
   const others = Object.values(weights).reduce((sum, weight) => sum + weight, 0);
   const end = poolSize === 0 ? 0 : Math.min(0.95, 0.1 + 0.1 * round + 0.6 * coverage);
   return { ...weights, terminate: (others * end) / (1 - end) };
-}
-
-function choose(weights: Record<Action, number>, offered: readonly Action[], random: Random): Action {
-  const total = offered.reduce((sum, action) => sum + weights[action], 0);
-  let left = random.next() * total;
-  for (const action of offered) {
-    left -= weights[action];
-    if (left < 0) return action;
-  }
-  return offered.find((action) => weights[action] > 0)!;
 }
 
 export interface DemonstrateOptions {
