@@ -55,8 +55,8 @@ const qwen3Schema = z.looseObject({
   use_sliding_window: z.boolean().default(false),
   layer_types: z.array(z.string()).nullish(),
   partial_rotary_factor: z.number().nullish(),
-  quantization_config: z.unknown(),
-  auto_map: z.unknown(),
+  quantization_config: z.unknown().optional(),
+  auto_map: z.unknown().optional(),
   eos_token_id: eosSchema.nullish(),
 });
 type Qwen3Json = z.infer<typeof qwen3Schema>;

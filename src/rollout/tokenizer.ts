@@ -55,9 +55,9 @@ const addedSchema = z.looseObject({
 });
 const tokenizerSchema = z.looseObject({
   added_tokens: z.array(addedSchema),
-  normalizer: z.unknown(),
-  pre_tokenizer: z.unknown(),
-  decoder: z.unknown(),
+  normalizer: z.unknown().optional(),
+  pre_tokenizer: z.unknown().optional(),
+  decoder: z.unknown().optional(),
   model: z.looseObject({
     type: z.string(),
     vocab: z.record(z.string(), id),
@@ -143,7 +143,9 @@ function plainTokenizer(json: TokenizerJson, control: readonly ControlToken[]): 
   const vocab = { ...json.model.vocab };
   for (const { content } of control) delete vocab[content];
   const plain = {
-    ...json,
+    normalizer: json.normalizer ?? null,
+    pre_tokenizer: json.pre_tokenizer ?? null,
+    decoder: json.decoder,
     added_tokens: json.added_tokens.filter((token) => !controlIds.has(token.id)),
     post_processor: null,
     model: { ...json.model, vocab },
