@@ -79,6 +79,8 @@ const env = z.strictObject({
   unknownTermLimit: share.default(0.5),
   maxDecomposed: count.default(4),
   maxQueryChars: count.default(200),
+  /** Unusable rewriter outputs that an episode survives; the next one is an invalid termination. */
+  toleratedBadRewrites: z.number().int().min(0).default(0),
   /** Articles kept in the reported pool. */
   poolLimit: count.default(40),
 });
@@ -209,6 +211,8 @@ const evaluation = z.strictObject({
   k: count.default(10),
   /** The best checkpoint is the one with the highest held-out value of this. */
   metric: z.enum(['recall', 'mrr', 'ndcg']).default('recall'),
+  /** The adapter that the run leaves as its result, and that `after` describes. */
+  choose: z.enum(['best', 'last']).default('best'),
   /** Held-out questions used for the evaluations within a run; the first and last use all. */
   queries: count.nullable().default(null),
   bootstrap: count.default(2000),

@@ -37,7 +37,11 @@ export interface EvaluationOptions {
 }
 
 /** The metrics of a ranking at `k`. */
-export function judge(ranked: readonly string[], gold: readonly string[], k: number): Pick<QuestionOutcome, 'recall' | 'mrr' | 'ndcg'> {
+export function judge(
+  ranked: readonly string[],
+  gold: readonly string[],
+  k: number,
+): Pick<QuestionOutcome, 'recall' | 'mrr' | 'ndcg'> {
   return { recall: recallAt(k, ranked, gold), mrr: mrrAt(k, ranked, gold), ndcg: ndcgAt(k, ranked, gold) };
 }
 

@@ -57,7 +57,8 @@ export function groupAdvantages(
 ): GroupAdvantages[] {
   const kept = groups.map((group) => {
     for (const { rest, validity } of group)
-      if (!Number.isFinite(rest + validity)) throw new RangeError('a reward is not finite: a failed member must not reach the advantage');
+      if (!Number.isFinite(rest + validity))
+        throw new RangeError('a reward is not finite: a failed member must not reach the advantage');
     if (group.length < 2) return { kind: 'dropped', reason: 'too few members' } as const;
     const parts = splitParts(group, config.validity);
     if (parts.every((part) => spread(part.values) <= config.tolerance))
@@ -81,9 +82,12 @@ export function groupAdvantages(
     if (group.kind === 'dropped') return group;
     const advantages = new Array<number>(group.size).fill(0);
     for (const [p, part] of group.parts.entries()) {
+      if (spread(part.values) <= config.tolerance) continue;
       const centred = centredOf(part.values);
       const divisor =
-        config.scale === 'none' ? 1 : (config.scale === 'group' ? std(part.values) : batchStd[p]!) + config.stdFloor;
+        config.scale === 'none'
+          ? 1
+          : (config.scale === 'group' ? std(part.values) : batchStd[p]!) + config.stdFloor;
       for (const [i, member] of part.members.entries()) advantages[member]! += centred[i]! / divisor;
     }
     return { kind: 'kept', advantages };

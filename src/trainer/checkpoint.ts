@@ -69,7 +69,8 @@ export async function writeCheckpoint(
       if (learner.reference) await writeAdapter(join(temporary, 'reference'), learner.reference, about);
       const moments: TensorMap = new Map();
       for (const kind of ['first', 'second'] as const)
-        for (const [name, data] of learner.optimizer[kind]) moments.set(`${kind}.${name}`, { shape: [data.length], data });
+        for (const [name, data] of learner.optimizer[kind])
+          moments.set(`${kind}.${name}`, { shape: [data.length], data });
       await writeSafetensors(join(temporary, 'optimizer.safetensors'), moments, { dtype: 'F32' });
       const state: z.infer<typeof stateSchema> = {
         format: 1,
@@ -92,7 +93,11 @@ export async function readCheckpoint(folder: string): Promise<Checkpoint & { con
     if (hashOf(await readFile(join(folder, file))) !== hash) throw new Error(`${file} is damaged`);
   const { tensors } = readSafetensors(join(folder, 'optimizer.safetensors'));
   const moments = (kind: 'first' | 'second'): Map<string, Float32Array> =>
-    new Map([...tensors].filter(([name]) => name.startsWith(`${kind}.`)).map(([name, t]) => [name.slice(kind.length + 1), t.data]));
+    new Map(
+      [...tensors]
+        .filter(([name]) => name.startsWith(`${kind}.`))
+        .map(([name, t]) => [name.slice(kind.length + 1), t.data]),
+    );
   const reference = join(folder, 'reference');
   return {
     configHash: state.configHash,
@@ -133,7 +138,11 @@ export async function latestCheckpoint(
       continue;
     }
     if (found.configHash !== configHash)
-      throw new UserError('was written under another configuration', folder, 'resume with the configuration in the run folder\'s config.json, or start anew with --fresh');
+      throw new UserError(
+        'was written under another configuration',
+        folder,
+        "resume with the configuration in the run folder's config.json, or start anew with --fresh",
+      );
     return found;
   }
   throw new UserError('holds no whole checkpoint to resume from', root, 'start anew with --fresh');

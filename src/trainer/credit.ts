@@ -55,7 +55,11 @@ export function assignCredit(groups: readonly Trajectory[][], config: CreditConf
     for (const [m, trajectory] of group.entries()) {
       trajectory.advantage = result.advantages[m]!;
       for (const [c, { round }] of trajectory.calls.entries())
-        calls.push({ trajectory, call: c, advantage: byRound ? (byRound[m]![round] ?? 0) : trajectory.advantage });
+        calls.push({
+          trajectory,
+          call: c,
+          advantage: byRound ? (byRound[m]![round] ?? 0) : trajectory.advantage,
+        });
     }
   }
   return { calls, dropped };

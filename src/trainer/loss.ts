@@ -89,7 +89,8 @@ export function importanceWeights(
       sum += delta;
       if (config.level === 'token') weights[t] = limit(Math.exp(clampLog(delta)));
     }
-    if (config.level === 'sequence') weights.fill(limit(Math.exp(clampLog(sum))), offsets[s]!, offsets[s + 1]!);
+    if (config.level === 'sequence')
+      weights.fill(limit(Math.exp(clampLog(sum))), offsets[s]!, offsets[s + 1]!);
   }
   return weights;
 }
@@ -109,9 +110,19 @@ export function klTerm(estimator: 'k1' | 'k2' | 'k3', logRatio: number): { value
 
 function checkInput(input: LossInput): void {
   const tokens = input.offsets[input.offsets.length - 1] ?? 0;
-  const named = { advantages: input.advantages, current: input.current, old: input.old, sampler: input.sampler, entropies: input.entropies };
-  for (const [name, values] of Object.entries({ ...named, ...(input.reference ? { reference: input.reference } : {}) })) {
-    if (values.length !== tokens) throw new RangeError(`${name} has ${values.length} values for ${tokens} sampled tokens`);
+  const named = {
+    advantages: input.advantages,
+    current: input.current,
+    old: input.old,
+    sampler: input.sampler,
+    entropies: input.entropies,
+  };
+  for (const [name, values] of Object.entries({
+    ...named,
+    ...(input.reference ? { reference: input.reference } : {}),
+  })) {
+    if (values.length !== tokens)
+      throw new RangeError(`${name} has ${values.length} values for ${tokens} sampled tokens`);
     for (let t = 0; t < tokens; t++)
       if (!Number.isFinite(values[t]) || (name !== 'advantages' && values[t]! <= -9000))
         throw new RangeError(`${name} of token ${t} is ${values[t]}: not a value that can be trained on`);
@@ -228,13 +239,17 @@ function aggregationWeights(offsets: Int32Array, importance: Float32Array, confi
     return n;
   };
   const counts = Array.from({ length: Math.max(0, offsets.length - 1) }, (_, s) => keptOf(s));
-  const total = Math.max(1, counts.reduce((a, b) => a + b, 0));
+  const total = Math.max(
+    1,
+    counts.reduce((a, b) => a + b, 0),
+  );
   const samples = Math.max(1, counts.filter((n) => n > 0).length);
   for (let s = 0; s < counts.length; s++) {
     const w =
       config.aggregation === 'token'
         ? 1 / total
-        : 1 / (samples * (config.aggregation === 'sequence' ? Math.max(1, counts[s]!) : config.constantLength));
+        : 1 /
+          (samples * (config.aggregation === 'sequence' ? Math.max(1, counts[s]!) : config.constantLength));
     for (let t = offsets[s]!; t < offsets[s + 1]!; t++) weights[t] = importance[t] === 0 ? 0 : w;
   }
   return weights;

@@ -1,6 +1,7 @@
 /** One GRPO step of the learner: pack the credited calls, form the coefficients, update. */
-import type { Learner, Weights } from './learner/learner.ts';
+
 import type { CreditedCall } from './credit.ts';
+import type { Learner, Weights } from './learner/learner.ts';
 import { type LossConfig, type LossStats, lossCoefficients } from './loss.ts';
 import { type Packed, packSamples, rowsToTokens, type TreeLimits, tokensToRows } from './token-tree.ts';
 
@@ -52,7 +53,9 @@ export async function updatePolicy(
 ): Promise<UpdateStats> {
   const records = calls.map(({ trajectory, call }) => trajectory.calls[call]!);
   const packed = packSamples(records, config.limits);
-  const advantages = Float32Array.from(calls.flatMap(({ advantage }, s) => records[s]!.outputIds.map(() => advantage)));
+  const advantages = Float32Array.from(
+    calls.flatMap(({ advantage }, s) => records[s]!.outputIds.map(() => advantage)),
+  );
   const sampler = Float32Array.from(records.flatMap((record) => record.logprobs));
   const old = await tokenValues(learner, packed, 'policy', config.temperature);
   const reference =

@@ -48,7 +48,10 @@ export async function pretrain(options: PretrainOptions): Promise<void> {
   const steps = Math.max(1, Math.ceil(options.tokens / options.tokensPerStep));
   const warmupSteps = Math.ceil(steps * options.warmupShare);
   const schedule = { learningRate: options.learningRate, warmupSteps, schedule: 'cosine' as const };
-  const limits = { maxTreeTokens: MAX_SAMPLE_TOKENS, tokensPerPass: options.tokensPerStep + MAX_SAMPLE_TOKENS };
+  const limits = {
+    maxTreeTokens: MAX_SAMPLE_TOKENS,
+    tokensPerPass: options.tokensPerStep + MAX_SAMPLE_TOKENS,
+  };
   const started = now();
   let average = 0;
   for (let step = 0; step < steps; step++) {
@@ -79,7 +82,10 @@ export async function pretrain(options: PretrainOptions): Promise<void> {
     }
   }
   await session.release();
-  await writeSafetensors(join(folder, 'model.safetensors'), weights, { dtype: 'F32', metadata: { format: 'pt' } });
+  await writeSafetensors(join(folder, 'model.safetensors'), weights, {
+    dtype: 'F32',
+    metadata: { format: 'pt' },
+  });
 }
 
 function addTensors(sum: TensorMap, more: TensorMap): TensorMap {

@@ -39,12 +39,20 @@ export class PublishError extends UserError {
     adapter: string,
     detail: string,
   ) {
-    super(detail, `adapter ${adapter}`, 'the old version stays in use; check the endpoint with `lexpo doctor` or its log');
+    super(
+      detail,
+      `adapter ${adapter}`,
+      'the old version stays in use; check the endpoint with `lexpo doctor` or its log',
+    );
   }
 }
 
 /** Natural log-probabilities of `ids[1..]` by the learner. */
-async function learnerLogprobs(learner: Learner, ids: number[], weights: 'policy' | 'base'): Promise<number[]> {
+async function learnerLogprobs(
+  learner: Learner,
+  ids: number[],
+  weights: 'policy' | 'base',
+): Promise<number[]> {
   const limits = { maxTreeTokens: ids.length, tokensPerPass: Math.max(64, ids.length * 2) };
   const { passes } = packSamples([{ promptIds: ids.slice(0, 1), outputIds: ids.slice(1) }], limits);
   const pass = passes[0]!;
@@ -79,12 +87,20 @@ export async function publish(
   const card = (await target.endpoint.listModels()).find(({ id }) => id === name);
   if (!card) throw new PublishError('not-listed', name, 'loaded, but the endpoint does not list it');
   if (card.root !== null && resolve(card.root) !== folder)
-    throw new PublishError('wrong-root', name, `the endpoint serves it from ${card.root}, not from ${folder}`);
+    throw new PublishError(
+      'wrong-root',
+      name,
+      `the endpoint serves it from ${card.root}, not from ${folder}`,
+    );
   const served = await target.endpoint.promptLogprobs(name, target.probeIds);
   const ours = await learnerLogprobs(learner, target.probeIds, 'policy');
   const gap = largestGap(served, ours);
   if (!(gap <= PROOF_TOLERANCE))
-    throw new PublishError('differs-from-learner', name, `its log-probabilities differ from the learner's by ${gap.toExponential(2)} nats (tolerance ${PROOF_TOLERANCE})`);
+    throw new PublishError(
+      'differs-from-learner',
+      name,
+      `its log-probabilities differ from the learner's by ${gap.toExponential(2)} nats (tolerance ${PROOF_TOLERANCE})`,
+    );
   if (!isNoOp(adapter)) {
     const base = await learnerLogprobs(learner, target.probeIds, 'base');
     if (largestGap(ours, base) > 10 * PROOF_TOLERANCE && largestGap(served, base) <= PROOF_TOLERANCE)
@@ -113,7 +129,9 @@ function holds(folder: string, adapter: Adapter): boolean {
     tensors.size === adapter.tensors.size &&
     [...adapter.tensors].every(([name, { data }]) => {
       const other = tensors.get(name)?.data;
-      return other !== undefined && other.length === data.length && other.every((x, i) => Object.is(x, data[i]));
+      return (
+        other !== undefined && other.length === data.length && other.every((x, i) => Object.is(x, data[i]))
+      );
     })
   );
 }

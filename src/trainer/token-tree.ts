@@ -161,7 +161,12 @@ function batchTrees(trees: readonly Tree[], tokensPerPass: number): Pass[] {
   for (let start = 0; start < bySize.length; ) {
     const length = padded(trees[bySize[start]!]!.ids.length);
     const fit = Math.max(1, Math.floor(tokensPerPass / length));
-    passes.push(layOut(bySize.slice(start, start + fit).map((i) => trees[i]!), length));
+    passes.push(
+      layOut(
+        bySize.slice(start, start + fit).map((i) => trees[i]!),
+        length,
+      ),
+    );
     start += fit;
   }
   return passes;

@@ -41,7 +41,14 @@ export async function warmStart(
       warmupSteps: Math.ceil(total * 0.05),
       schedule: 'cosine',
     });
-  const result = await trainSupervised(learner, samples, config, rateAt, stream(config.seed, 'warm-start'), onStep);
+  const result = await trainSupervised(
+    learner,
+    samples,
+    config,
+    rateAt,
+    stream(config.seed, 'warm-start'),
+    onStep,
+  );
   await learner.freezeReference();
   return result;
 }

@@ -22,10 +22,15 @@ export interface Learner {
    * Adds the gradient of Σ_r coef[r] · logprob_r + entropyCoef[r] · entropy_r to what has gathered since
    * the last update. `coef` and `entropyCoef` are `[rows]`.
    */
-  accumulate(batch: TreeBatch, coef: Float32Array, entropyCoef: Float32Array, temperature: number): Promise<RowValues>;
+  accumulate(
+    batch: TreeBatch,
+    coef: Float32Array,
+    entropyCoef: Float32Array,
+    temperature: number,
+  ): Promise<RowValues>;
   /** One optimiser update with the gathered gradient, which is then empty again. */
   update(learningRate: number): Promise<{ gradNorm: number; applied: boolean }>;
-  /** From now on `reference` is a copy of the adapter as it is. */
+  /** The adapter as it is becomes the frozen `reference`, and the optimiser starts anew: a phase has ended. */
   freezeReference(): Promise<void>;
   /** A copy of everything that a resumed run needs. */
   state(): Promise<LearnerState>;

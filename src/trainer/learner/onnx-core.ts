@@ -3,10 +3,11 @@
  * adapter, its frozen reference and the optimiser's moments. Runs in a worker thread, since a session's
  * `run` holds the event loop.
  */
+
+import { loraScale } from '../../engine/peft.ts';
 import { createTrainingSession } from '../../engine/training-session.ts';
 import type { Adapter, TensorMap } from '../../engine/types.ts';
-import { loraScale } from '../../engine/peft.ts';
-import { adamwStep } from '../optimizer.ts';
+import { adamwStep, createOptimizerState } from '../optimizer.ts';
 import type { Learner, LearnerOptions, LearnerState, Weights } from './learner.ts';
 
 const copyTensors = (tensors: TensorMap): TensorMap =>
@@ -17,7 +18,11 @@ const copyMoments = (moments: Map<string, Float32Array>): Map<string, Float32Arr
 const copyState = ({ adapter, reference, optimizer }: LearnerState): LearnerState => ({
   adapter: copyAdapter(adapter),
   reference: reference && copyAdapter(reference),
-  optimizer: { step: optimizer.step, first: copyMoments(optimizer.first), second: copyMoments(optimizer.second) },
+  optimizer: {
+    step: optimizer.step,
+    first: copyMoments(optimizer.first),
+    second: copyMoments(optimizer.second),
+  },
 });
 
 /** Sessions are made on first use: a run without KL never builds the forward-only graph for it. */
@@ -40,7 +45,9 @@ export async function createOnnxCore(options: LearnerOptions): Promise<Learner> 
   return {
     async rowValues(batch, weights, temperature) {
       const parameters = parametersOf(weights);
-      return (await forward.run(batch, parameters.tensors, parameters.scale, undefined, undefined, temperature)).rows;
+      return (
+        await forward.run(batch, parameters.tensors, parameters.scale, undefined, undefined, temperature)
+      ).rows;
     },
     async accumulate(batch, coef, entropyCoef, temperature) {
       const result = await backward.run(batch, state.adapter.tensors, scale, coef, entropyCoef, temperature);
@@ -61,6 +68,7 @@ export async function createOnnxCore(options: LearnerOptions): Promise<Learner> 
     },
     async freezeReference() {
       state.reference = copyAdapter(state.adapter);
+      state.optimizer = createOptimizerState(state.adapter.tensors);
     },
     async state() {
       return copyState(state);

@@ -16,7 +16,9 @@ interface Pending {
  *   and every later one.
  */
 export async function createOnnxLearner(options: LearnerOptions): Promise<Learner> {
-  const worker = startWorker(new URL('./onnx-worker.ts', import.meta.url), import.meta.url, { workerData: options });
+  const worker = startWorker(new URL('./onnx-worker.ts', import.meta.url), import.meta.url, {
+    workerData: options,
+  });
   const pending = new Map<number, Pending>();
   let nextId = 0;
   let dead: Error | null = null;

@@ -1,0 +1,241 @@
+/**
+ * What a run says at its end: the chosen adapter against the policy that GRPO started from, single-pass
+ * retrieval and the baselines without a language model, question by question with paired intervals; seen
+ * and unseen gold apart; the start read at every search weight of the sweep, so that it is compared at its
+ * best.
+ */
+
+import { writeFileAtomic } from '../base/atomic-write.ts';
+import { stream } from '../base/random.ts';
+import type { Config } from '../config/schema.ts';
+import { topHits } from '../env/retrieval/bm25-index.ts';
+import type { Query } from '../env/types.ts';
+import { baselineRankings } from '../eval/baselines.ts';
+import { type Interval, pairedDifference } from '../eval/bootstrap.ts';
+import {
+  evaluatePolicy,
+  judge,
+  type PolicyEvaluation,
+  type QuestionOutcome,
+  summariseOutcomes,
+} from '../eval/evaluate-policy.ts';
+import { mean, recallAt } from '../eval/metrics.ts';
+import { evaluationTable, formatTable } from '../report/tables.ts';
+import type { PolicyVersion, RolloutContext } from '../rollout/roll-out.ts';
+import type { Progress } from './checkpoint.ts';
+import type { Model } from './prepare.ts';
+import {
+  createSearch,
+  type Data,
+  greedySampling,
+  rolloutContext,
+  type Search,
+  trainSampling,
+} from './prepare.ts';
+import { type RunFolder, readEvaluation } from './run-folder.ts';
+
+/** Rankings longer than any pool, so that equal pool sizes can be compared. */
+const SINGLE_PASS_DEPTH = 100;
+
+/** The question searched as it is, without reranking: `ranked` holds the first 100. */
+export function singlePass(search: Search, queries: readonly Query[], config: Config): PolicyEvaluation {
+  const outcomes = queries.map((query) => {
+    const scores = search.retriever.scores({ original: query.query, rewrite: query.query });
+    const ranked = topHits(search.retriever.index, scores, SINGLE_PASS_DEPTH).map(({ id }) => id);
+    return rankingOutcome(query, ranked, config.eval.k);
+  });
+  return summariseOutcomes(outcomes, 0);
+}
+
+const rankingOutcome = (query: Query, ranked: string[], k: number): QuestionOutcome => ({
+  queryId: query.id,
+  ranked,
+  rounds: 1,
+  invalid: false,
+  ...judge(ranked, query.gold, k),
+});
+
+/** `gain`: mean difference of recall with its 95 % interval, in points of recall (0 to 1). */
+export interface Comparison {
+  what: string;
+  over: string;
+  questions: number;
+  gain: Interval;
+}
+
+export interface FinalReport {
+  chosenStep: number;
+  adapter: string;
+  singlePass: PolicyEvaluation;
+  before: PolicyEvaluation;
+  after: PolicyEvaluation;
+  /** Mean recall of sampled episodes (temperature of the rollouts); absent when none were asked for. */
+  sampled?: { samples: number; before: PolicyEvaluation[]; after: PolicyEvaluation[] };
+  /** The start and the result at other search weights of the rewrite. */
+  sweep: { weight: number; before: PolicyEvaluation; after: PolicyEvaluation }[];
+  baselines: { name: string; evaluation: PolicyEvaluation }[];
+  comparisons: Comparison[];
+}
+
+export interface ReportInput {
+  config: Config;
+  data: Data;
+  model: Model;
+  search: Search;
+  context: RolloutContext;
+  /** Makes an adapter of the run askable again, by name. */
+  load(adapter: string): Promise<PolicyVersion>;
+  folder: RunFolder;
+  end: Progress;
+  baseline: PolicyEvaluation;
+}
+
+/** Evaluates the chosen adapter and writes `report.json`; `table` is what a person reads. */
+export async function reportRun(input: ReportInput): Promise<{ report: FinalReport; table: string }> {
+  const { config, data, folder, end, baseline, context } = input;
+  const { k } = config.eval;
+  const before = await readEvaluation(folder, 0);
+  const chosen =
+    config.eval.choose === 'best' && end.best ? end.best : { step: end.step, adapter: end.policy.model };
+  const evaluate = (policy: PolicyVersion, ctx = context, sampling = greedySampling(config), sample = 0) =>
+    evaluatePolicy(ctx, data.validation, policy, { k, sampling, sample, step: 0 });
+  const start = await input.load(firstAdapter(config));
+  const result = await input.load(chosen.adapter);
+  const stored = await readEvaluation(folder, chosen.step);
+  const after = stored.perQuestion.length === data.validation.length ? stored : await evaluate(result);
+
+  const sweep: FinalReport['sweep'] = [];
+  for (const weight of config.eval.anchorSweep) {
+    const search = createSearch(config, data.corpus, weight, input.search);
+    const ctx = rolloutContext(config, input.model, search, context.endpoint);
+    sweep.push({ weight, before: await evaluate(start, ctx), after: await evaluate(result, ctx) });
+  }
+  const many = async (policy: PolicyVersion): Promise<PolicyEvaluation[]> => {
+    const all: PolicyEvaluation[] = [];
+    for (let s = 1; s <= config.eval.samples; s++)
+      all.push(await evaluate(policy, context, trainSampling(config), s));
+    return all;
+  };
+  const baselines = config.eval.baselines
+    ? (await baselineRankings(input.search.retriever, data)).map(({ name, rankings }) => ({
+        name,
+        evaluation: summariseOutcomes(
+          data.validation.map((query, i) => rankingOutcome(query, rankings[i]!, k)),
+          0,
+        ),
+      }))
+    : [];
+  const report: FinalReport = {
+    chosenStep: chosen.step,
+    adapter: `${folder.adapters}/${chosen.adapter}`,
+    singlePass: baseline,
+    before,
+    after,
+    ...(config.eval.samples > 0
+      ? { sampled: { samples: config.eval.samples, before: await many(start), after: await many(result) } }
+      : {}),
+    sweep,
+    baselines,
+    comparisons: [],
+  };
+  report.comparisons = compare(report, data, config);
+  await writeFileAtomic(folder.report, `${JSON.stringify(report)}\n`);
+  return { report, table: reportTable(report, data, k) };
+}
+
+const firstAdapter = ({ run }: Config): string => `${run.name}-v0`;
+
+const recalls = ({ perQuestion }: PolicyEvaluation): number[] => perQuestion.map((q) => q.recall);
+
+/** Mean over samples of each question's recall. */
+const meanRecalls = (all: PolicyEvaluation[]): number[] =>
+  all[0]!.perQuestion.map((_, i) => mean(all.map((e) => e.perQuestion[i]!.recall)));
+
+/** Recall of the whole pool, against single-pass lists of the same length, question by question. */
+function poolRecalls(
+  evaluation: PolicyEvaluation,
+  single: PolicyEvaluation,
+  queries: readonly Query[],
+): [number[], number[]] {
+  const at = (list: string[], n: number, gold: string[]): number => (n === 0 ? 0 : recallAt(n, list, gold));
+  const pool = evaluation.perQuestion.map((q, i) => at(q.ranked, q.ranked.length, queries[i]!.gold));
+  const same = evaluation.perQuestion.map((q, i) =>
+    at(single.perQuestion[i]!.ranked, q.ranked.length, queries[i]!.gold),
+  );
+  return [pool, same];
+}
+
+function compare(report: FinalReport, data: Data, config: Config): Comparison[] {
+  const { seed } = config.run;
+  const draws = config.eval.bootstrap;
+  const goldSeen = new Set(data.train.flatMap(({ gold }) => gold));
+  const subsets = {
+    all: data.validation.map(() => true),
+    'unseen gold': data.validation.map(({ gold }) => !gold.some((id) => goldSeen.has(id))),
+  };
+  const out: Comparison[] = [];
+  const add = (what: string, over: string, after: number[], before: number[]): void => {
+    for (const [subset, mask] of Object.entries(subsets)) {
+      const pick = (values: number[]): number[] => values.filter((_, i) => mask[i]);
+      const questions = pick(after).length;
+      if (questions < 2 || (subset !== 'all' && questions === after.length)) continue;
+      const gain = pairedDifference(
+        pick(before),
+        pick(after),
+        stream(seed, 'bootstrap', what, over, subset),
+        draws,
+      );
+      out.push({ what: subset === 'all' ? what : `${what} (${subset})`, over, questions, gain });
+    }
+  };
+  const { before, after, singlePass: single, sampled, sweep } = report;
+  add('after', 'before', recalls(after), recalls(before));
+  add('after', 'single-pass', recalls(after), recalls(single));
+  add('before', 'single-pass', recalls(before), recalls(single));
+  const starts = [{ weight: config.retrieval.anchor.rewrite, before }, ...sweep];
+  const best = starts.reduce((a, b) => (b.before.recall > a.before.recall ? b : a));
+  if (sweep.length > 0)
+    add('after', `before at its best weight (${best.weight})`, recalls(after), recalls(best.before));
+  if (sampled)
+    add('after, mean sample', 'before, mean sample', meanRecalls(sampled.after), meanRecalls(sampled.before));
+  const [pool, same] = poolRecalls(after, single, data.validation);
+  add('pool after', 'single-pass list of the same length', pool, same);
+  for (const { name, evaluation } of report.baselines)
+    add('after', name, recalls(after), recalls(evaluation));
+  return out;
+}
+
+const points = (x: number): string => `${x >= 0 ? '+' : ''}${(100 * x).toFixed(1)}`;
+
+function reportTable(report: FinalReport, data: Data, k: number): string {
+  const rows = [
+    { name: 'single-pass', figures: report.singlePass },
+    ...report.baselines.map(({ name, evaluation }) => ({ name, figures: evaluation })),
+    { name: 'before', figures: report.before },
+    ...report.sweep.map(({ weight, before }) => ({ name: `before, weight ${weight}`, figures: before })),
+    { name: `after (step ${report.chosenStep})`, figures: report.after },
+    ...report.sweep.map(({ weight, after }) => ({ name: `after, weight ${weight}`, figures: after })),
+  ];
+  const depth = [k, 14, 30].map((at) => [
+    `recall@${at}`,
+    ...[report.singlePass, report.before, report.after].map(({ perQuestion }) =>
+      mean(perQuestion.map((q, i) => recallAt(at, q.ranked, data.validation[i]!.gold))).toFixed(3),
+    ),
+  ]);
+  return [
+    evaluationTable(k, rows),
+    '',
+    formatTable(['', 'single-pass', 'before', 'after'], depth),
+    '',
+    formatTable(
+      [`gain in recall@${k}, points`, 'over', 'questions', 'mean', '95 % interval'],
+      report.comparisons.map(({ what, over, questions, gain }) => [
+        what,
+        over,
+        String(questions),
+        points(gain.mean),
+        `[${points(gain.low)}, ${points(gain.high)}]`,
+      ]),
+    ),
+  ].join('\n');
+}

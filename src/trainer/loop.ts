@@ -1,0 +1,165 @@
+/**
+ * The loop, one arrow after the other:
+ *
+ *   sample → score → advantage → pack → learn → publish, proved → next step
+ *
+ * with an evaluation at step 0, every N steps and at the end, the best adapter by held-out metric, and an
+ * atomic checkpoint. Left out: no replay, no overlap of sampling and learning (on-policy).
+ */
+import { UserError } from '../base/errors.ts';
+import { stream } from '../base/random.ts';
+import type { Config } from '../config/schema.ts';
+import type { Query } from '../env/types.ts';
+import { evaluatePolicy, type PolicyEvaluation } from '../eval/evaluate-policy.ts';
+import { mean } from '../eval/metrics.ts';
+import { roundReturns } from '../reward/ledger.ts';
+import type { RolloutContext } from '../rollout/roll-out.ts';
+import type { Trajectory } from '../rollout/trajectory.ts';
+import type { Checkpoint, Progress } from './checkpoint.ts';
+import { assignCredit } from './credit.ts';
+import type { Learner } from './learner/learner.ts';
+import { learningRateAt } from './optimizer.ts';
+import { type UpdateStats, updatePolicy } from './policy-update.ts';
+import { greedySampling, rewardConfig, trainSampling } from './prepare.ts';
+import { type PublishTarget, publish } from './publish.ts';
+import { type SampledStep, sampleStep } from './sample-step.ts';
+
+/** What a step leaves for the record. Seconds by phase. */
+export interface StepOutcome {
+  step: number;
+  sampled: SampledStep;
+  dropped: Record<string, number>;
+  /** Null when no group had anything to teach. */
+  update: UpdateStats | null;
+  learningRate: number;
+  seconds: { sample: number; learn: number; publish: number };
+}
+
+export interface LoopParts {
+  config: Config;
+  context: RolloutContext;
+  learner: Learner;
+  target: PublishTarget;
+  train: Query[];
+  validation: Query[];
+  signal: AbortSignal;
+  onStep(outcome: StepOutcome): Promise<void>;
+  onEvaluation(step: number, evaluation: PolicyEvaluation): Promise<void>;
+  /** Keeps the checkpoint; called after what the step left has been written. */
+  keep(checkpoint: Checkpoint): Promise<void>;
+}
+
+/** Trains from `progress` to `config.train.steps`; stops early, whole, when the signal fires. */
+export async function trainLoop(parts: LoopParts, start: Progress): Promise<Progress> {
+  const { config, signal } = parts;
+  const { steps, evalEvery, checkpointEvery } = config.train;
+  let progress = start;
+  if (progress.step === 0) progress = await evaluate(parts, progress);
+  while (progress.step < steps && !signal.aborted) {
+    const started = parts.context.now();
+    progress = await takeStep(parts, progress);
+    const last = progress.step === steps || signal.aborted;
+    if (last || progress.step % evalEvery === 0) progress = await evaluate(parts, progress);
+    progress = { ...progress, seconds: progress.seconds + (parts.context.now() - started) / 1000 };
+    if (last || progress.step % checkpointEvery === 0)
+      await parts.keep({ progress, learner: await parts.learner.state() });
+  }
+  return progress;
+}
+
+async function takeStep(parts: LoopParts, progress: Progress): Promise<Progress> {
+  const { config, context, learner } = parts;
+  const step = progress.step + 1;
+  const times = [context.now()];
+  const { refill, ...advantage } = config.advantage;
+  const { minGroup, queriesPerStep, groupSize } = config.rollout;
+  const reward = rewardConfig(config);
+  const goldOf = new Map(parts.train.map((query) => [query.id, query.gold]));
+  const credit = {
+    ...advantage,
+    minGroup,
+    ...(config.reward.credit === 'return-to-go'
+      ? { roundReturns: (t: Trajectory) => roundReturns(t, goldOf.get(t.queryId)!, reward) }
+      : {}),
+  };
+  const teaches = (group: Trajectory[]): boolean =>
+    assignCredit([group.map((t) => ({ ...t }))], credit).calls.length > 0;
+
+  const sampled = await sampleStep(
+    context,
+    parts.train,
+    progress.policy,
+    step,
+    progress.cursor,
+    { queriesPerStep, groupSize, refill, sampling: trainSampling(config) },
+    teaches,
+  );
+  const { calls, dropped } = assignCredit(sampled.groups, credit);
+  times.push(context.now());
+
+  const learningRate = learningRateAt(step - 1, config.train.steps, config.optimizer);
+  const update =
+    calls.length === 0
+      ? null
+      : await updatePolicy(learner, calls, () => learningRate, {
+          loss: config.loss,
+          limits: config.learner,
+          temperature: config.rollout.temperature,
+          epochs: config.loss.epochs,
+        });
+  const skippedInARow = update && update.skipped > 0 ? progress.skippedInARow + 1 : 0;
+  if (skippedInARow >= config.optimizer.maxSkipped)
+    throw new UserError(
+      `${skippedInARow} steps in a row had a gradient that is not finite`,
+      `step ${step}`,
+      'lower optimizer.learningRate, or look at the trajectories of these steps; the last checkpoint is whole',
+    );
+  times.push(context.now());
+
+  const moved = update !== null && update.skipped < config.loss.epochs;
+  let policy = progress.policy;
+  if (moved) {
+    policy = await publish(parts.target, learner, (await learner.state()).adapter, step);
+    // On-policy: nothing is in flight under the old version any more.
+    await context.endpoint.unloadAdapter(progress.policy.model);
+  }
+  times.push(context.now());
+
+  const seconds = (from: number): number => (times[from + 1]! - times[from]!) / 1000;
+  await parts.onStep({
+    step,
+    sampled,
+    dropped,
+    update,
+    learningRate,
+    seconds: { sample: seconds(0), learn: seconds(1), publish: seconds(2) },
+  });
+  return { ...progress, step, policy, cursor: sampled.cursor, skippedInARow };
+}
+
+/** Evaluates the current policy, and moves `best` when its held-out metric is the highest yet. */
+async function evaluate(parts: LoopParts, progress: Progress): Promise<Progress> {
+  const { config, context, validation } = parts;
+  const { step } = progress;
+  const selection = selectionQueries(validation, config);
+  const whole = step === 0 || step === config.train.steps;
+  const evaluation = await evaluatePolicy(context, whole ? validation : selection, progress.policy, {
+    k: config.eval.k,
+    sampling: greedySampling(config),
+    sample: 0,
+    step: 0,
+  });
+  const { metric } = config.eval;
+  const chosen = new Set(selection.map((query) => query.id));
+  const value = mean(evaluation.perQuestion.filter((q) => chosen.has(q.queryId)).map((q) => q[metric]));
+  await parts.onEvaluation(step, evaluation);
+  if (progress.best && progress.best.value >= value) return progress;
+  return { ...progress, best: { step, value, adapter: progress.policy.model } };
+}
+
+/** The held-out questions that evaluations within the run use, the same ones each time. */
+function selectionQueries(validation: Query[], config: Config): Query[] {
+  const { queries } = config.eval;
+  if (queries === null || queries >= validation.length) return validation;
+  return stream(config.run.seed, 'selection').shuffle(validation).slice(0, queries);
+}

@@ -1,0 +1,203 @@
+/** From a resolved configuration to the parts that a run, an evaluation or a single rollout works with. */
+import { createHash } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { UserError } from '../base/errors.ts';
+import type { Config } from '../config/schema.ts';
+import type { DecoderConfig } from '../engine/model-config.ts';
+import { readDecoderConfig } from '../engine/model-config.ts';
+import { type Corpus, loadCorpus } from '../env/corpus.ts';
+import type { MalrConfig } from '../env/malr/config.ts';
+import { type MalrTools, runEpisode } from '../env/malr/episode.ts';
+import { loadQueries } from '../env/queries.ts';
+import { type Bm25Retriever, createBm25Retriever } from '../env/retrieval/bm25.ts';
+import { topHits } from '../env/retrieval/bm25-index.ts';
+import { createLexicalReranker } from '../env/retrieval/lexical-rerank.ts';
+import { rankPool } from '../env/retrieval/rank-pool.ts';
+import type { Message, Query } from '../env/types.ts';
+import type { RewardConfig } from '../reward/config.ts';
+import { scoreEpisode } from '../reward/ledger.ts';
+import { loadChatTemplate, renderPromptIds } from '../rollout/chat-template.ts';
+import { createEndpoint, type Endpoint } from '../rollout/endpoint.ts';
+import type { RolloutContext, Sampling } from '../rollout/roll-out.ts';
+import { loadTokenizer, type TextTokenizer } from '../rollout/tokenizer.ts';
+import { type PolicyServer, startServer } from '../serve/server.ts';
+import { buildBaseModel } from './build-base-model.ts';
+
+export interface Data {
+  corpus: Corpus;
+  train: Query[];
+  validation: Query[];
+}
+
+export interface Model {
+  folder: string;
+  config: DecoderConfig;
+  tokenizer: TextTokenizer;
+  endId: number;
+  renderPrompt(messages: Message[]): number[];
+}
+
+/** Hash of the configuration: what a resumed run must share. `train.steps` may grow; names may not matter. */
+export function configHash(config: Config): string {
+  const { steps: _, keep: _keep, ...train } = config.train;
+  return createHash('sha256')
+    .update(JSON.stringify({ ...config, train }))
+    .digest('hex')
+    .slice(0, 16);
+}
+
+export const malrConfig = ({ env, retrieval }: Config): MalrConfig => {
+  const { kind: _, ...malr } = env;
+  return { ...malr, topK: retrieval.topK, keep: retrieval.keep };
+};
+
+export const rewardConfig = ({ reward }: Config): RewardConfig => {
+  const { recallAt, credit: _, ...weights } = reward;
+  return { recallAt, weights };
+};
+
+export const trainSampling = ({ rollout }: Config): Sampling => ({
+  temperature: rollout.temperature,
+  maxTokens: rollout.maxTokens,
+  maxAttempts: rollout.maxAttempts,
+});
+
+export const greedySampling = (config: Config): Sampling => ({ ...trainSampling(config), temperature: 0 });
+
+/** Reads corpus and questions; all their mistakes are UserErrors. */
+export async function loadData({ data }: Config): Promise<Data> {
+  const corpus = await loadCorpus(data.corpus);
+  return {
+    corpus,
+    train: await loadQueries(data.train, corpus),
+    validation: await loadQueries(data.validation, corpus),
+  };
+}
+
+/** The base model's folder, made first when it is absent and the configuration says how. */
+export async function ensureModel(config: Config, data: Data, log: (line: string) => void): Promise<Model> {
+  const { path, build } = config.model;
+  if (!existsSync(join(path, 'config.json')) && build) {
+    log(
+      `no model at ${path}: making a ${build.size} base model from ${config.data.corpus} (not part of the run's time)`,
+    );
+    await buildBaseModel({
+      articles: data.corpus.articles,
+      queries: data.train,
+      folder: path,
+      size: build.size,
+      tokens: build.tokens,
+      learningRate: build.learningRate,
+      threads: config.learner.threads,
+      seed: build.seed,
+      log,
+    });
+  }
+  return loadModel(path);
+}
+
+/** Reads what is needed of a model folder besides its weights. */
+export function loadModel(folder: string): Model {
+  const config = readDecoderConfig(folder);
+  const tokenizer = loadTokenizer(folder);
+  const template = loadChatTemplate(folder);
+  const endId = config.eosTokenIds[0];
+  if (endId === undefined)
+    throw new UserError(
+      'names no eos_token_id',
+      join(folder, 'config.json'),
+      'add it: the policy must be able to end a call',
+    );
+  return {
+    folder: resolve(folder),
+    config,
+    tokenizer,
+    endId,
+    renderPrompt: (messages) => renderPromptIds(template, tokenizer, messages, { addGenerationPrompt: true }),
+  };
+}
+
+export interface Search {
+  retriever: Bm25Retriever;
+  tools: MalrTools;
+}
+
+/** Retriever, reranker and pool ranking of a configuration; `rewriteWeight` overrides the anchor's. */
+export function createSearch(
+  config: Config,
+  corpus: Corpus,
+  rewriteWeight?: number,
+  shared?: Search,
+): Search {
+  const { k1, b, anchor, rerank } = config.retrieval;
+  const weights = { ...anchor, ...(rewriteWeight === undefined ? {} : { rewrite: rewriteWeight }) };
+  const retriever = createBm25Retriever(corpus, { k1, b, anchor: weights }, shared?.retriever.index);
+  const reranker = createLexicalReranker(corpus, retriever.index, { alpha: rerank.alpha });
+  return {
+    retriever,
+    tools: {
+      retriever,
+      reranker,
+      article: (id) => corpus.byId.get(id),
+      rankPool: (searches) => rankPool(searches),
+    },
+  };
+}
+
+export interface PolicyService {
+  server: PolicyServer;
+  endpoint: Endpoint;
+  /** What the base model is called there. */
+  baseName: string;
+}
+
+/** Starts the embedded server over the model and a client of it. */
+export async function startPolicyService(
+  config: Config,
+  model: Model,
+  adapterRoot: string,
+): Promise<PolicyService> {
+  const server = await startServer({
+    modelFolder: model.folder,
+    adapterRoot,
+    threads: config.endpoint.threads,
+    maxLoraRank: config.lora.r,
+    servedModelName: config.model.path,
+  });
+  const endpoint = createEndpoint({
+    baseUrl: server.url,
+    deadlineMs: config.rollout.deadlineMs,
+    maxConcurrent: config.rollout.concurrency,
+  });
+  return { server, endpoint, baseName: config.model.path };
+}
+
+/** The rollout context of a run over these tools. */
+export function rolloutContext(
+  config: Config,
+  model: Model,
+  search: Search,
+  endpoint: Endpoint,
+): RolloutContext {
+  const malr = malrConfig(config);
+  const reward = rewardConfig(config);
+  const originalIds = (query: Query): string[] | null =>
+    reward.weights.marginal === 0
+      ? null
+      : topHits(
+          search.retriever.index,
+          search.retriever.scores({ original: query.query, rewrite: query.query }),
+          config.retrieval.keep,
+        ).map(({ id }) => id);
+  return {
+    runId: config.run.name,
+    seed: config.run.seed,
+    endpoint,
+    renderPrompt: model.renderPrompt,
+    stopTokenIds: model.config.eosTokenIds,
+    runEpisode: (query, policy) => runEpisode(query, search.tools, policy, malr),
+    score: (episode, query) => scoreEpisode(episode, query.gold, reward, originalIds(query)),
+    now: () => performance.now(),
+  };
+}

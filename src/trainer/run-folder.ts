@@ -1,0 +1,85 @@
+/**
+ * The run folder, `runs/<name>/`:
+ *
+ *   config.json  metrics.jsonl  summary.json  report.json
+ *   adapters/<name>-v<version>/   trajectories/step-000001.jsonl.gz   checkpoints/step-000010/
+ *   evaluations/step-000000.json
+ */
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { writeFileAtomic } from '../base/atomic-write.ts';
+import { messageOf, UserError } from '../base/errors.ts';
+import { writeJsonLines } from '../base/jsonl.ts';
+import { type Config, configSchema } from '../config/schema.ts';
+import type { PolicyEvaluation } from '../eval/evaluate-policy.ts';
+import type { Trajectory } from '../rollout/trajectory.ts';
+
+export interface RunFolder {
+  root: string;
+  config: string;
+  metrics: string;
+  summary: string;
+  report: string;
+  adapters: string;
+  checkpoints: string;
+  trajectories(step: number): string;
+  evaluation(step: number): string;
+}
+
+/** The paths of a run, absolute. */
+export function runFolder({ run }: Pick<Config, 'run'>): RunFolder {
+  const root = resolve(run.dir, run.name);
+  const stepName = (step: number): string => `step-${String(step).padStart(6, '0')}`;
+  return {
+    root,
+    config: join(root, 'config.json'),
+    metrics: join(root, 'metrics.jsonl'),
+    summary: join(root, 'summary.json'),
+    report: join(root, 'report.json'),
+    adapters: join(root, 'adapters'),
+    checkpoints: join(root, 'checkpoints'),
+    trajectories: (step) => join(root, 'trajectories', `${stepName(step)}.jsonl.gz`),
+    evaluation: (step) => join(root, 'evaluations', `${stepName(step)}.json`),
+  };
+}
+
+/** Writes the resolved configuration. */
+export async function writeConfig(folder: RunFolder, config: Config): Promise<void> {
+  await writeFileAtomic(folder.config, `${JSON.stringify(config, null, 2)}\n`);
+}
+
+/** The configuration a run folder was made with. UserError when it is none of ours. */
+export async function readRunConfig(root: string): Promise<Config> {
+  const path = join(root, 'config.json');
+  if (!existsSync(path))
+    throw new UserError('holds no config.json', root, 'give the folder of a run, such as runs/quickstart');
+  try {
+    return configSchema.parse(JSON.parse(await readFile(path, 'utf8')));
+  } catch (error) {
+    throw new UserError(`is not a run's configuration (${messageOf(error)})`, path);
+  }
+}
+
+/** Every trajectory of a step, dropped ones included, one JSON line each. */
+export async function writeTrajectories(
+  folder: RunFolder,
+  step: number,
+  groups: Trajectory[][],
+): Promise<void> {
+  await writeJsonLines(folder.trajectories(step), groups.flat());
+}
+
+/** Keeps an evaluation with its outcome for every question: what paired statistics need. */
+export async function writeEvaluation(
+  folder: RunFolder,
+  step: number,
+  evaluation: PolicyEvaluation,
+): Promise<void> {
+  await writeFileAtomic(folder.evaluation(step), `${JSON.stringify(evaluation)}\n`);
+}
+
+/** An evaluation of this run, as written by `writeEvaluation`. */
+export async function readEvaluation(folder: RunFolder, step: number): Promise<PolicyEvaluation> {
+  return JSON.parse(await readFile(folder.evaluation(step), 'utf8')) as PolicyEvaluation;
+}
