@@ -1,4 +1,37 @@
-/** A compiled decode graph of one model folder: prefill of ragged prompts, then one token a step. */
+/**
+ * A compiled decode graph of one model folder: prefill of ragged prompts, then one token a step.
+ *
+ * Both are one graph, "t new tokens over c cached ones": prefill has c = 0, a step has t = 1. The cache goes
+ * in as it lies in the caller's memory and only new columns come out.
+ *
+ * A row's results do not depend on the rest of its batch, bit for bit. The kernels sum in an order that
+ * depends on sizes, so: prompts are padded to multiples of 64, a batch of one is run as two (matrix-vector
+ * kernels sum differently), and the cached and the new columns are summed apart.
+ */
+import { decoderHidden, outputProjection } from './decoder.ts';
+import {
+  cachedAttention,
+  createGraph,
+  gemm,
+  input,
+  iota,
+  less,
+  logSoftmax,
+  type Node,
+  not,
+  over,
+  plus,
+  reshape,
+  scalar,
+  times,
+  where,
+} from './graph.ts';
+import { readDecoderConfig } from './model-config.ts';
+import { checkParams, modelNodes } from './model-graph.ts';
+import { createSession, type Value } from './onnx/session.ts';
+import { loraScale } from './peft.ts';
+import { readSafetensorsIndex } from './safetensors.ts';
+import { MASKED } from './training-session.ts';
 import type { LoraSpec, TensorMap } from './types.ts';
 
 export interface DecodeSessionOptions {
@@ -54,6 +87,147 @@ export interface DecodeSession {
   release(): Promise<void>;
 }
 
-export async function createDecodeSession(_options: DecodeSessionOptions): Promise<DecodeSession> {
-  throw new Error('not built yet');
+/** Prompts are padded to a multiple of this: the softmax kernel sums in blocks of 64. */
+const BLOCK = 64;
+
+function buildGraph(folder: string, spec: LoraSpec | null) {
+  const graph = createGraph();
+  const config = readDecoderConfig(folder);
+  const entries = readSafetensorsIndex(folder);
+  const model = modelNodes(graph, config, spec, entries, true);
+  const [b, t, c] = ['B', 'T', 'C'];
+  const ids = input(graph, 'ids', 'i32', [b, t]);
+  const cached = input(graph, 'cached', 'i32', [b]);
+  const additive = (visible: Node): Node => where(visible, scalar(graph, 0), scalar(graph, MASKED));
+  const steps = iota(graph, t);
+  const mask = additive(not(less(reshape(steps, [1, 1, t, 1]), reshape(steps, [1, 1, 1, t]))));
+  const pastMask = additive(less(reshape(iota(graph, c), [1, 1, 1, c]), reshape(cached, [b, 1, 1, 1])));
+  const outputs = new Map<string, Node>();
+  const hidden = decoderHidden(config, model.weights, {
+    ids,
+    positions: plus(reshape(cached, [b, 1]), reshape(steps, [1, t])),
+    attend(layer, q, k, v) {
+      outputs.set(`key ${layer}`, k);
+      outputs.set(`value ${layer}`, v);
+      const shape = [b, config.kvHeads, c, config.headDim];
+      const past = (name: string): Node => input(graph, `past ${name} ${layer}`, 'f32', shape);
+      return cachedAttention({ q, k, v, mask, pastK: past('key'), pastV: past('value'), pastMask });
+    },
+    rows: input(graph, 'last', 'i32', [b]),
+  });
+  const cooled = times(hidden, over(scalar(graph, 1), input(graph, 'temperature', 'f32', [b, 1])));
+  outputs.set(
+    'logprobs',
+    logSoftmax(gemm(cooled, outputProjection(config, model.weights), { transB: true })),
+  );
+  const shapes = new Map([...model.lora].map(([name, node]) => [name, node.shape as number[]]));
+  return { config, entries, outputs, shapes };
+}
+
+/** Compiles a session; reads the config and the weights' headers. UserError when they do not fit. */
+export async function createDecodeSession(options: DecodeSessionOptions): Promise<DecodeSession> {
+  const { config, entries, outputs, shapes } = buildGraph(options.folder, options.lora);
+  const { layers, kvHeads, headDim, vocabSize } = config;
+  const session = await createSession(outputs, {
+    weights: entries,
+    threads: options.threads,
+    prepack: true,
+    arena: true,
+  });
+  const scale = options.lora ? loraScale(options.lora) : 0;
+  const zeros: TensorMap = new Map();
+  for (const [name, shape] of shapes) {
+    zeros.set(name, { shape, data: new Float32Array(shape.reduce((a, b) => a * b, 1)) });
+  }
+
+  /** Runs `count` ≥ 2 rows of t new tokens over a cache of `capacity` columns. */
+  async function extend(
+    rows: { ids: Int32Array; cached: Int32Array; last: Int32Array; temperature: Float32Array },
+    cache: { capacity: number; keys: Float32Array[]; values: Float32Array[] },
+    params: TensorMap | null,
+  ): Promise<(name: string) => Float32Array> {
+    if (params) checkParams(params, shapes);
+    const b = rows.cached.length;
+    const feeds = new Map<string, Value>([
+      ['ids', { shape: [b, rows.ids.length / b], data: rows.ids }],
+      ['cached', { shape: [b], data: rows.cached }],
+      ['last', { shape: [b], data: rows.last }],
+      ['temperature', { shape: [b, 1], data: rows.temperature }],
+      ['lora_scale', { shape: [1], data: Float32Array.of(params ? scale : 0) }],
+      ...(params ?? zeros),
+    ]);
+    const shape = [b, kvHeads, cache.capacity, headDim];
+    for (let layer = 0; layer < layers; layer++) {
+      feeds.set(`past key ${layer}`, { shape, data: cache.keys[layer]! });
+      feeds.set(`past value ${layer}`, { shape, data: cache.values[layer]! });
+    }
+    const results = await session.run(feeds);
+    return (name) => results.get(name)!.data as Float32Array;
+  }
+  const perLayer = (get: (layer: number) => Float32Array): Float32Array[] =>
+    Array.from({ length: layers }, (_, layer) => get(layer));
+
+  return {
+    vocabSize,
+    layers,
+    kvHeads,
+    headDim,
+    async prefill(prompts, params, temperature) {
+      const n = prompts.length;
+      if (n === 0 || prompts.some((p) => p.length === 0)) throw new Error('prefill needs prompts of tokens');
+      const length = Math.ceil(Math.max(...prompts.map((p) => p.length)) / BLOCK) * BLOCK;
+      const b = Math.max(n, 2);
+      const ids = new Int32Array(b * length);
+      const last = Int32Array.from({ length: b }, (_, i) => i * length);
+      prompts.forEach((prompt, i) => {
+        ids.set(prompt, i * length);
+        last[i] = i * length + prompt.length - 1;
+      });
+      const none = perLayer(() => new Float32Array(0));
+      const get = await extend(
+        { ids, cached: new Int32Array(b), last, temperature: padded(temperature, b, 1) },
+        { capacity: 0, keys: none, values: none },
+        params,
+      );
+      const size = n * kvHeads * length * headDim;
+      return {
+        logprobs: get('logprobs').subarray(0, n * vocabSize),
+        keys: perLayer((layer) => get(`key ${layer}`).subarray(0, size)),
+        values: perLayer((layer) => get(`value ${layer}`).subarray(0, size)),
+        length,
+      };
+    },
+    async step({ tokens, positions, capacity, keys, values, temperature }, params) {
+      const n = tokens.length;
+      const b = Math.max(n, 2);
+      const full = (data: Float32Array): Float32Array => padded(data, b * kvHeads * capacity * headDim, 0);
+      const get = await extend(
+        {
+          ids: padded(tokens, b, 0),
+          cached: padded(positions, b, 0),
+          last: Int32Array.from({ length: b }, (_, i) => i),
+          temperature: padded(temperature, b, 1),
+        },
+        { capacity, keys: keys.map(full), values: values.map(full) },
+        params,
+      );
+      const size = n * kvHeads * headDim;
+      return {
+        logprobs: get('logprobs').subarray(0, n * vocabSize),
+        newKeys: perLayer((layer) => get(`key ${layer}`).subarray(0, size)),
+        newValues: perLayer((layer) => get(`value ${layer}`).subarray(0, size)),
+      };
+    },
+    release: () => session.release(),
+  };
+}
+
+/** `data` itself when it has `length` elements, or a copy filled up with `fill`. */
+function padded<T extends Float32Array | Int32Array>(data: T, length: number, fill: number): T {
+  if (data.length === length) return data;
+  if (data.length > length) throw new Error(`${data.length} elements where ${length} were expected`);
+  const out = (data instanceof Int32Array ? new Int32Array(length) : new Float32Array(length)) as T;
+  out.set(data);
+  out.fill(fill, data.length);
+  return out;
 }

@@ -280,7 +280,7 @@ export const OPS: { readonly [K in OpName]: OpDef<K> } = {
   },
   /**
    * Attention of t new tokens over c cached ones and themselves: q `[b, h, t, d]`, k, v `[b, kv, t, d]`,
-   * additive mask `[b, 1, t, t]`, pastK, pastV `[b, kv, c, d]`, additive pastMask `[b, 1, 1, c]`.
+   * additive mask `[1, 1, t, t]`, pastK, pastV `[b, kv, c, d]`, additive pastMask `[b, 1, 1, c]`.
    */
   cachedAttention: {
     infer([q, k, v, mask, pastK, pastV, pastMask]) {
@@ -292,7 +292,7 @@ export const OPS: { readonly [K in OpName]: OpDef<K> } = {
         same(pastK!.shape, [b!, kv, c!, d!]) && same(pastV!.shape, pastK!.shape),
         'past is [b, kv, c, d]',
       );
-      check(same(mask!.shape, [b!, 1, t!, t!]) && same(pastMask!.shape, [b!, 1, 1, c!]), 'bad masks');
+      check(same(mask!.shape, [1, 1, t!, t!]) && same(pastMask!.shape, [b!, 1, 1, c!]), 'bad masks');
       return f32(q!.shape);
     },
   },

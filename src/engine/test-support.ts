@@ -3,8 +3,8 @@ import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { stream } from '../base/random.ts';
-import { initAdapter } from './peft.ts';
 import { readDecoderConfig } from './model-config.ts';
+import { initAdapter } from './peft.ts';
 import { writeSafetensors } from './safetensors.ts';
 import type { Adapter, LoraSpec, TensorMap, TreeBatch } from './types.ts';
 
@@ -17,7 +17,15 @@ export interface TinyShape {
   headDim: number;
   ffn: number;
 }
-export const TINY: TinyShape = { vocab: 50, hidden: 16, layers: 2, heads: 4, kvHeads: 2, headDim: 6, ffn: 24 };
+export const TINY: TinyShape = {
+  vocab: 50,
+  hidden: 16,
+  layers: 2,
+  heads: 4,
+  kvHeads: 2,
+  headDim: 6,
+  ffn: 24,
+};
 
 export const ALL_MODULES = ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'];
 
@@ -32,8 +40,9 @@ export function tinyModel(shape: TinyShape = TINY, dtype: 'F32' | 'F16' | 'BF16'
     tensors.set(name, { shape: size, data: data.map(() => mean + std * random.normal()) });
   };
   const { hidden, heads, kvHeads, headDim, ffn } = shape;
-  const matrix = (name: string, out: number, from: number): void => add(name, [out, from], 1.2 / Math.sqrt(from));
-  add('model.embed_tokens.weight', [shape.vocab, hidden], 0.5);
+  const matrix = (name: string, out: number, from: number): void =>
+    add(name, [out, from], 1.2 / Math.sqrt(from));
+  add('model.embed_tokens.weight', [shape.vocab, hidden], 0.25);
   for (let layer = 0; layer < shape.layers; layer++) {
     const at = `model.layers.${layer}`;
     add(`${at}.input_layernorm.weight`, [hidden], 0.2, 1);
@@ -77,7 +86,7 @@ export function randomAdapter(folder: string, spec: LoraSpec, seed = 1): Adapter
   const random = stream(seed, 'adapter');
   const adapter = initAdapter(readDecoderConfig(folder), spec, random);
   for (const { data } of adapter.tensors.values()) {
-    for (let i = 0; i < data.length; i++) data[i] = 0.3 * random.normal();
+    for (let i = 0; i < data.length; i++) data[i] = 0.15 * random.normal();
   }
   return adapter;
 }

@@ -62,7 +62,7 @@ export interface TrainingSession {
 }
 
 /** What a masked score gets: its exponential is 0 (or the smallest f32), and it never makes NaN. */
-const MASKED = -1e30;
+export const MASKED = -1e30;
 
 /** The additive mask of token trees `[b, 1, t, t]`: i sees j when j ≤ i < subtreeEnd[j]. */
 function treeMask(subtreeEnd: Node): Node {

@@ -1,0 +1,153 @@
+import { rmSync } from 'node:fs';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { stream } from '../base/random.ts';
+import { createDecodeSession, type DecodeSession } from './decode-session.ts';
+import { loraScale } from './peft.ts';
+import { ALL_MODULES, chainBatch, maxDifference, randomAdapter, tinyModel } from './test-support.ts';
+import { createTrainingSession } from './training-session.ts';
+import type { LoraSpec, TensorMap } from './types.ts';
+
+const shape = { vocab: 130, hidden: 96, layers: 2, heads: 4, kvHeads: 2, headDim: 32, ffn: 160 };
+const lora: LoraSpec = { r: 8, alpha: 16, rslora: false, targets: ALL_MODULES };
+
+/** A cache of `capacity` columns for n rows, filled from a prefill. */
+function cacheFrom(
+  session: DecodeSession,
+  prefilled: { keys: Float32Array[]; values: Float32Array[]; length: number },
+  prompts: Int32Array[],
+  capacity: number,
+) {
+  const { kvHeads, headDim } = session;
+  const grow = (from: Float32Array): Float32Array => {
+    const to = new Float32Array(prompts.length * kvHeads * capacity * headDim);
+    prompts.forEach((prompt, row) => {
+      for (let head = 0; head < kvHeads; head++) {
+        const at = row * kvHeads + head;
+        const start = at * prefilled.length * headDim;
+        to.set(from.subarray(start, start + prompt.length * headDim), at * capacity * headDim);
+      }
+    });
+    return to;
+  };
+  return { keys: prefilled.keys.map(grow), values: prefilled.values.map(grow) };
+}
+
+function writeColumns(
+  session: DecodeSession,
+  cache: Float32Array[],
+  columns: Float32Array[],
+  positions: Int32Array,
+  capacity: number,
+): void {
+  const { kvHeads, headDim } = session;
+  cache.forEach((to, layer) => {
+    positions.forEach((position, row) => {
+      for (let head = 0; head < kvHeads; head++) {
+        const at = row * kvHeads + head;
+        const column = columns[layer]!.subarray(at * headDim, (at + 1) * headDim);
+        to.set(column, (at * capacity + position) * headDim);
+      }
+    });
+  });
+}
+
+describe('decode session', () => {
+  let folder: string;
+  let session: DecodeSession;
+  let params: TensorMap;
+  const random = stream(5, 'decode-test');
+  const draw = (n: number): number[] => Array.from({ length: n }, () => random.int(shape.vocab));
+
+  beforeAll(async () => {
+    folder = tinyModel(shape);
+    session = await createDecodeSession({ folder, lora, threads: 2 });
+    params = randomAdapter(folder, lora).tensors;
+  });
+  afterAll(async () => {
+    await session.release();
+    rmSync(folder, { recursive: true });
+  });
+
+  test('prefill and steps give the training graph’s log-probabilities', async () => {
+    const samples = [
+      { ids: draw(30), promptLength: 7 },
+      { ids: draw(41), promptLength: 18 },
+      { ids: draw(80), promptLength: 57 },
+    ];
+    const training = await createTrainingSession({
+      folder,
+      lora,
+      mode: 'lora',
+      gradients: false,
+      threads: 2,
+    });
+    for (const [adapter, scale] of [
+      [params, loraScale(lora)],
+      [null, 0],
+    ] as const) {
+      const batch = chainBatch(samples);
+      const { rows } = await training.run(batch, params, scale, undefined, undefined, 0.8);
+      let row = 0;
+      const want = samples.map((s) => s.ids.map((_, i) => (i < s.promptLength ? 0 : rows.logprobs[row++]!)));
+
+      const prompts = samples.map((s) => Int32Array.from(s.ids.slice(0, s.promptLength)));
+      const temperature = new Float32Array(3).fill(0.8);
+      const first = await session.prefill(prompts, adapter, temperature);
+      const capacity = 128;
+      const cache = cacheFrom(session, first, prompts, capacity);
+      let logprobs = first.logprobs;
+      for (let i = 0; i < 23; i++) {
+        const at = samples.map((s) => s.promptLength + i);
+        samples.forEach((s, r) => {
+          const got = logprobs[r * shape.vocab + s.ids[at[r]!]!]!;
+          expect(Math.abs(got - want[r]![at[r]!]!)).toBeLessThan(1e-5);
+        });
+        const positions = Int32Array.from(at);
+        const tokens = Int32Array.from(samples, (s, r) => s.ids[at[r]!]!);
+        const out = await session.step({ tokens, positions, capacity, ...cache, temperature }, adapter);
+        writeColumns(session, cache.keys, out.newKeys, positions, capacity);
+        writeColumns(session, cache.values, out.newValues, positions, capacity);
+        logprobs = out.logprobs;
+      }
+    }
+    await training.release();
+  });
+
+  test('a row is the same bytes in any batch and at any capacity', async () => {
+    const prompts = Array.from({ length: 40 }, (_, i) => Int32Array.from(draw(1 + ((i * 37) % 150))));
+    const all = await session.prefill(prompts, params, new Float32Array(40).fill(1));
+    const wide = cacheFrom(session, all, prompts, 192);
+    const tokens = Int32Array.from(draw(40));
+    const positions = Int32Array.from(prompts, (p) => p.length);
+    const ones = new Float32Array(40).fill(1);
+    const whole = await session.step(
+      { tokens, positions, capacity: 192, ...wide, temperature: ones },
+      params,
+    );
+    for (const b of [1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 16, 17, 24, 33, 40]) {
+      // rows from the end, so that a row also changes its place in the batch
+      const from = 40 - b;
+      const some = prompts.slice(from);
+      const prefilled = await session.prefill(some, params, ones.subarray(from));
+      const logprobs = all.logprobs.subarray(from * shape.vocab);
+      expect(maxDifference(prefilled.logprobs, logprobs), `prefill ${b}`).toBe(0);
+      for (const capacity of [192, 640]) {
+        const cache = cacheFrom(session, prefilled, some, capacity);
+        const out = await session.step(
+          {
+            tokens: tokens.subarray(from),
+            positions: positions.subarray(from),
+            capacity,
+            ...cache,
+            temperature: ones.subarray(from),
+          },
+          params,
+        );
+        expect(
+          maxDifference(out.logprobs, whole.logprobs.subarray(from * shape.vocab)),
+          `step ${b}, ${capacity}`,
+        ).toBe(0);
+      }
+    }
+  });
+});
