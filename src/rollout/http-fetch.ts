@@ -1,0 +1,54 @@
+/**
+ * `fetch` over node:http. The built-in one gives up on an answer whose headers take more than 300 seconds
+ * and cannot be told otherwise without another package; here the caller's signal is the only deadline.
+ * Left out: redirects, streaming (an answer is read whole), request bodies that are not strings.
+ */
+import http, { type IncomingMessage } from 'node:http';
+import https from 'node:https';
+
+/** The answer had begun when the connection broke: the request was carried out, at least in part. */
+export class BrokenAnswer extends Error {
+  override name = 'BrokenAnswer';
+}
+
+/** Keeps connections open for the next call; at most `maxSockets` at once per host. */
+export function createHttpFetch(maxSockets: number): typeof fetch {
+  const options = { keepAlive: true, maxSockets };
+  const clients = {
+    'http:': { request: http.request, agent: new http.Agent(options) },
+    'https:': { request: https.request, agent: new https.Agent(options) },
+  };
+  return (input, init = {}) =>
+    new Promise((resolve, reject) => {
+      const url = new URL(input instanceof Request ? input.url : input);
+      const client = clients[url.protocol as keyof typeof clients];
+      if (!client) throw new TypeError(`${url.protocol} is not supported`);
+      if (init.body != null && typeof init.body !== 'string')
+        throw new TypeError('the body must be a string');
+      const request = client.request(url, {
+        method: init.method ?? 'GET',
+        headers: Object.fromEntries(new Headers(init.headers)),
+        agent: client.agent,
+        ...(init.signal ? { signal: init.signal } : {}),
+      });
+      request.once('error', reject);
+      request.once('response', (answer) => collect(answer).then(resolve, reject));
+      request.end(init.body ?? undefined);
+    });
+}
+
+async function collect(answer: IncomingMessage): Promise<Response> {
+  const chunks: Buffer[] = [];
+  try {
+    for await (const chunk of answer as AsyncIterable<Buffer>) chunks.push(chunk);
+  } catch (cause) {
+    throw new BrokenAnswer('the connection broke in the middle of the answer', { cause });
+  }
+  const status = answer.statusCode!;
+  const headers = new Headers();
+  for (const [name, value] of Object.entries(answer.headers)) {
+    if (value !== undefined) headers.set(name, String(value));
+  }
+  const empty = status === 204 || status === 205 || status === 304;
+  return new Response(empty ? null : Buffer.concat(chunks), { status, headers });
+}
