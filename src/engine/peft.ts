@@ -105,8 +105,7 @@ export function checkAdapterFits(adapter: Adapter, config: DecoderConfig, where?
     throw new UserError(what, where, 'The adapter was made for another base model, or is incomplete.');
   };
   for (const [name, shape] of expected) {
-    const tensor = adapter.tensors.get(name);
-    if (!tensor) return fail(`${name} is missing`);
+    const tensor = adapter.tensors.get(name) ?? fail(`${name} is missing`);
     if (tensor.shape.join() !== shape.join())
       fail(`${name} is [${tensor.shape}], the model needs [${shape}]`);
     if (!tensor.data.every(Number.isFinite)) fail(`${name} holds a value that is not finite`);
@@ -171,7 +170,8 @@ const unused = z
   .refine(
     (v) => !v || (typeof v === 'object' && Object.keys(v).length === 0),
     'is set, which is not supported',
-  );
+  )
+  .optional();
 
 /**
  * Fields that change what an adapter computes are pinned to what we compute; the rest is ignored. Some
