@@ -273,7 +273,7 @@ function compareNames(a: string, b: string): number {
   const key = (name: string): number => {
     const [, module, side] = TENSOR_NAME.exec(name)!;
     const layer = Number(/layers\.(\d+)/.exec(name)![1]);
-    const index = LORA_MODULES.findIndex((candidate) => candidate === module);
+    const index = LORA_MODULES.indexOf(module as LoraModule);
     return (layer * LORA_MODULES.length + index) * 2 + (side === 'A' ? 0 : 1);
   };
   return key(a) - key(b);
