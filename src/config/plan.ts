@@ -1,0 +1,153 @@
+/** What a run is going to do and to need, counted before it starts: the plan that `--dry-run` prints. */
+import type { DecoderConfig } from '../engine/model-config.ts';
+import { loraTensorShapes } from '../engine/peft.ts';
+import type { Config } from './schema.ts';
+
+/** Sizes of the run's data; `decoder` is null when the model folder is still to be made. */
+export interface PlanFacts {
+  articles: number;
+  /** Characters of the corpus, titles included. */
+  corpusChars: number;
+  trainQueries: number;
+  validationQueries: number;
+  decoder: DecoderConfig | null;
+}
+
+export interface RunPlan {
+  steps: number;
+  /** Trajectories: steps × queriesPerStep × groupSize; replacements and refilled groups come on top. */
+  rollouts: number;
+  /** Passes over the training questions. */
+  epochs: number;
+  /** Sampled tokens at most: every round used, every call at its limit. */
+  rolloutTokens: number;
+  /** Episodes of the warm start, played by the demonstrator without the policy. */
+  demonstrations: number;
+  /** Steps at which the policy is evaluated. */
+  evaluations: number[];
+  /** Episodes of all evaluations, the final report's included. */
+  evaluationEpisodes: number;
+  /** Bytes; null while there is no model to measure. */
+  memory: MemoryEstimate | null;
+}
+
+/** Bytes in RAM, all parts together with learner and policy server in one process. */
+export interface MemoryEstimate {
+  parameters: number;
+  adapterParameters: number;
+  weights: number;
+  adapter: number;
+  activations: number;
+  data: number;
+  total: number;
+}
+
+/** Counts a run. Pure; the figures are upper bounds where the policy decides. */
+export function planRun(config: Config, facts: PlanFacts): RunPlan {
+  const { rollout, env, train, eval: evaluation, sft } = config;
+  const rollouts = train.steps * rollout.queriesPerStep * rollout.groupSize;
+  const perRound = rollout.maxTokens.planner + rollout.maxTokens.rewriter;
+  const evaluations = evaluationSteps(train.steps, train.evalEvery);
+  const all = facts.validationQueries;
+  const within = Math.min(evaluation.queries ?? all, all);
+  const whole = evaluations.filter((step) => step === 0 || step === train.steps).length;
+  // The report reads start and result again: sampled, and at every other search weight.
+  const report = 2 * (evaluation.samples + evaluation.anchorSweep.length) * all;
+  return {
+    steps: train.steps,
+    rollouts,
+    epochs: (train.steps * rollout.queriesPerStep) / facts.trainQueries,
+    rolloutTokens: rollouts * env.maxRounds * perRound,
+    demonstrations: sft ? Math.ceil(facts.trainQueries * sft.share) * sft.rolloutsPerQuery : 0,
+    evaluations,
+    evaluationEpisodes: whole * all + (evaluations.length - whole) * within + report,
+    memory: facts.decoder && estimateMemory(config, facts.decoder, facts),
+  };
+}
+
+/** Step 0, every `every` steps, and the last: each once. */
+export function evaluationSteps(steps: number, every: number): number[] {
+  const out = [0];
+  for (let step = every; step < steps; step += every) out.push(step);
+  return steps > 0 ? [...out, steps] : out;
+}
+
+/** Weights of a decoder, the embedding counted once when it is tied. */
+export function parameterCount(decoder: DecoderConfig): number {
+  const { hiddenSize: d, heads, kvHeads, headDim, intermediateSize, layers, vocabSize } = decoder;
+  const [q, kv] = [heads * headDim, kvHeads * headDim];
+  const attention = 2 * d * q + 2 * d * kv + (decoder.qkNorm ? 2 * headDim : 0);
+  const bias = decoder.attentionBias ? q + 2 * kv + d : 0;
+  const layer = attention + bias + 3 * d * intermediateSize + 2 * d;
+  return layers * layer + d + vocabSize * d * (decoder.tieWordEmbeddings ? 1 : 2);
+}
+
+/** The graphs that hold the weights as f32: training, scoring, prefill, decoding. */
+const GRAPHS = 4;
+/** Node, onnxruntime and the program itself. */
+const PROGRAM_BYTES = 200e6;
+/** The searchable corpus: texts, postings and vocabulary, for a character of text. */
+const BYTES_PER_CHAR = 24;
+/** Share of a pass's positions that carry loss: sampled tokens against prompts. */
+const ROW_SHARE = 0.5;
+
+/**
+ * Estimate of the memory at its peak, in bytes:
+ *
+ *   weights      4 graphs × parameters × 4
+ *   adapter      parameters of the adapter × 4 × (itself, reference, gradient, 2 moments, 2 served versions)
+ *   activations  tokensPerPass × 4 × [ layers × (5 d + 6 q + 5 kv + 4 f)
+ *                  + (layers + 2.5) × heads × maxTreeTokens + 4 × vocabulary × ½ ]
+ *   data         the program, and 24 bytes a character of the corpus
+ *
+ * with d hidden, q and kv the widths of queries and keys, f intermediate. What one position keeps for the
+ * backward pass was counted in the graph, and held against the measured peak of five shapes: within 15 %.
+ */
+export function estimateMemory(
+  config: Config,
+  decoder: DecoderConfig,
+  facts: Pick<PlanFacts, 'corpusChars'>,
+): MemoryEstimate {
+  const parameters = parameterCount(decoder);
+  const shapes = [...loraTensorShapes(decoder, config.lora).values()];
+  const adapterParameters = shapes.reduce((sum, [rows, columns]) => sum + rows * columns, 0);
+  const weights = GRAPHS * parameters * 4;
+  const adapter = adapterParameters * 4 * 7;
+  const activations = config.learner.tokensPerPass * 4 * floatsPerPosition(config, decoder);
+  const data = PROGRAM_BYTES + BYTES_PER_CHAR * facts.corpusChars;
+  const total = weights + adapter + activations + data;
+  return { parameters, adapterParameters, weights, adapter, activations, data, total };
+}
+
+/** f32 values that a position of a pass keeps until its gradient is done. */
+export function floatsPerPosition(
+  config: Pick<Config, 'learner'>,
+  decoder: DecoderConfig,
+  rowShare = ROW_SHARE,
+): number {
+  const { hiddenSize, heads, kvHeads, headDim, intermediateSize, layers, vocabSize } = decoder;
+  const layer = 5 * hiddenSize + 6 * heads * headDim + 5 * kvHeads * headDim + 4 * intermediateSize;
+  const attention = (layers + 2.5) * heads * config.learner.maxTreeTokens;
+  return layers * layer + attention + 4 * vocabSize * rowShare;
+}
+
+/** What is allowed, but probably not meant: one sentence each. */
+export function configWarnings(config: Config, facts?: Pick<PlanFacts, 'trainQueries'>): string[] {
+  const { optimizer, train, rollout, loss } = config;
+  const warnings: string[] = [];
+  if (optimizer.learningRate < 1e-6)
+    warnings.push(`optimizer.learningRate ${optimizer.learningRate}: LoRA learns next to nothing below 1e-6`);
+  if (train.steps > 0 && optimizer.warmupSteps >= train.steps)
+    warnings.push(
+      `optimizer.warmupSteps ${optimizer.warmupSteps} is not over before the last of ${train.steps} steps`,
+    );
+  if (loss.epochs > 1 && loss.kind === 'reinforce')
+    warnings.push(
+      'loss.epochs above 1 with loss.kind reinforce: nothing bounds how far the policy moves in a step',
+    );
+  if (facts && rollout.queriesPerStep > facts.trainQueries)
+    warnings.push(
+      `rollout.queriesPerStep ${rollout.queriesPerStep}: there are ${facts.trainQueries} training questions, so a step repeats some`,
+    );
+  return warnings;
+}
