@@ -31,7 +31,8 @@ export function gradients(result: Node, wrt: readonly Node[]): Node[] {
     if (!g || !rule || !needed.has(node)) continue;
     rule(node, g, ...node.inputs).forEach((thunk, i) => {
       const target = node.inputs[i];
-      if (!thunk || !target || !needed.has(target)) return;
+      if (!target || !needed.has(target)) return;
+      if (!thunk) throw new Error(`${node.op} has no gradient for input ${i}`);
       const known = sums.get(target);
       const part = thunk();
       sums.set(target, known ? accumulate(known, part) : part);

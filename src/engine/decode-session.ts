@@ -31,7 +31,7 @@ import { checkParams, modelNodes } from './model-graph.ts';
 import { createSession, type Value } from './onnx/session.ts';
 import { loraScale } from './peft.ts';
 import { readSafetensorsIndex } from './safetensors.ts';
-import { MASKED } from './training-session.ts';
+import { MASKED } from './training-graph.ts';
 import type { LoraSpec, TensorMap } from './types.ts';
 
 export interface DecodeSessionOptions {

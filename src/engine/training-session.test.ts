@@ -1,10 +1,11 @@
 /** Against PyTorch, transformers and PEFT: `scripts/reference-vectors.py` wrote test/vectors/qwen3-tiny. */
-import { readFileSync } from 'node:fs';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type Random, stream } from '../base/random.ts';
 import { loraScale, readAdapter } from './peft.ts';
-import { readSafetensors } from './safetensors.ts';
-import { chainBatch, maxDifference } from './test-support.ts';
+import { readSafetensors, writeSafetensors } from './safetensors.ts';
+import { ALL_MODULES, chainBatch, maxDifference, randomAdapter, TINY, tinyModel } from './test-support.ts';
 import { createTrainingSession, type TrainingSession } from './training-session.ts';
 import type { Adapter, TensorMap } from './types.ts';
 
@@ -59,7 +60,8 @@ describe('a tiny Qwen3 as transformers and PEFT compute it', () => {
         ['adapter', scale],
       ] as const) {
         const { rows } = await lora.run(batch, adapter.tensors, factor, undefined, undefined, temperature);
-        const want = (field: 'logprobs' | 'entropies') => vectors.samples.flatMap((s) => s[kind][key]![field]);
+        const want = (field: 'logprobs' | 'entropies') =>
+          vectors.samples.flatMap((s) => s[kind][key]![field]);
         expect(maxDifference(rows.logprobs, want('logprobs'))).toBeLessThan(1e-5);
         expect(maxDifference(rows.entropies, want('entropies'))).toBeLessThan(1e-5);
       }
@@ -92,4 +94,152 @@ describe('a tiny Qwen3 as transformers and PEFT compute it', () => {
       }
     });
   }
+});
+
+/** A random tree: `parents[i] < i`; laid out depth-first. Returns the batch and each node's path. */
+function randomTree(size: number, vocab: number, random: Random) {
+  const children: number[][] = Array.from({ length: size }, () => []);
+  for (let i = 1; i < size; i++) children[Math.max(0, i - 1 - random.int(3))]!.push(i);
+  const ids: number[] = [];
+  const depths: number[] = [];
+  const ends: number[] = [];
+  const paths: number[][] = [];
+  const parentOf: number[] = [];
+  const visit = (node: number, path: number[], parent: number): void => {
+    const at = ids.length;
+    ids.push(random.int(vocab));
+    depths.push(path.length);
+    paths.push([...path, ids[at]!]);
+    parentOf.push(parent);
+    ends.push(0);
+    for (const child of children[node]!) visit(child, paths[at]!, at);
+    ends[at] = ids.length;
+  };
+  visit(0, [], -1);
+  return { ids, depths, ends, paths, parentOf };
+}
+
+describe('a token tree', () => {
+  test('gives the values and gradients of its paths as separate samples', async () => {
+    const folder = tinyModel();
+    const random = stream(6, 'tree-test');
+    const lora = { r: 4, alpha: 8, rslora: false, targets: ALL_MODULES };
+    const session = await createTrainingSession({ folder, lora, mode: 'lora', gradients: true, threads: 2 });
+    const params = randomAdapter(folder, lora).tensors;
+    const trees = [randomTree(23, 50, random), randomTree(17, 50, random)];
+    const length = 26;
+    const size = trees.length * length;
+    const tree = {
+      trees: trees.length,
+      length,
+      ids: new Int32Array(size),
+      positions: new Int32Array(size),
+      subtreeEnd: Int32Array.from({ length: size }, (_, i) => (i % length) + 1),
+    };
+    const rows = trees.flatMap(({ ids, depths, ends, paths, parentOf }, t) => {
+      tree.ids.set(ids, t * length);
+      tree.positions.set(depths, t * length);
+      tree.subtreeEnd.set(ends, t * length);
+      return ids.flatMap((id, i) =>
+        i === 0 ? [] : [{ hidden: t * length + parentOf[i]!, id, path: paths[i]! }],
+      );
+    });
+    // siblings share a hidden position: their gradients must add up there
+    expect(new Set(rows.map((r) => r.hidden)).size).toBeLessThan(rows.length);
+    const coef = Float32Array.from(rows, () => random.normal());
+    const entropyCoef = Float32Array.from(rows, () => random.normal());
+    const packed = await session.run(
+      {
+        ...tree,
+        hiddenIndex: Int32Array.from(rows, (r) => r.hidden),
+        targetId: Int32Array.from(rows, (r) => r.id),
+      },
+      params,
+      2,
+      coef,
+      entropyCoef,
+    );
+    // every row as a sample of its own: the path to it, its last token the only row
+    const samples = rows.map(({ path }) => ({ ids: path, promptLength: path.length - 1 }));
+    const alone = await session.run(chainBatch(samples), params, 2, coef, entropyCoef);
+    expect(maxDifference(packed.rows.logprobs, alone.rows.logprobs)).toBeLessThan(1e-5);
+    expect(maxDifference(packed.rows.entropies, alone.rows.entropies)).toBeLessThan(1e-5);
+    for (const [name, { data }] of alone.gradients!) {
+      const largest = Math.max(...data.map(Math.abs));
+      expect(maxDifference(packed.gradients!.get(name)!.data, data) / largest, name).toBeLessThan(1e-5);
+    }
+    await session.release();
+    rmSync(folder, { recursive: true });
+  });
+});
+
+describe('a session', () => {
+  test('gives the same bytes for the same inputs, and holds its memory', async () => {
+    const folder = tinyModel({ ...TINY, hidden: 64, ffn: 96, headDim: 16, vocab: 300 });
+    const lora = { r: 4, alpha: 8, rslora: false, targets: ALL_MODULES };
+    const session = await createTrainingSession({ folder, lora, mode: 'full', gradients: true, threads: 2 });
+    const params = new Map([
+      ...readSafetensors(`${folder}/model.safetensors`).tensors,
+      ...randomAdapter(folder, lora).tensors,
+    ]);
+    const random = stream(7, 'bytes');
+    const batch = chainBatch(
+      Array.from({ length: 4 }, () => ({ ids: Array.from({ length: 60 }, () => random.int(300)) })),
+    );
+    const coef = Float32Array.from(batch.targetId, () => random.normal());
+    const first = await session.run(batch, params, 2, coef, coef);
+    let after10 = 0;
+    for (let i = 0; i < 40; i++) {
+      const again = await session.run(batch, params, 2, coef, coef);
+      expect(maxDifference(again.rows.logprobs, first.rows.logprobs)).toBe(0);
+      for (const [name, { data }] of again.gradients!) {
+        expect(maxDifference(data, first.gradients!.get(name)!.data), name).toBe(0);
+      }
+      if (i === 10) after10 = process.memoryUsage().rss;
+    }
+    // one run's activations alone are more than 10 MB: a leak of them would show 30 times
+    expect(process.memoryUsage().rss - after10).toBeLessThan(150e6);
+    await session.release();
+    rmSync(folder, { recursive: true });
+  });
+
+  test.each(['F16', 'BF16'] as const)('reads %s weights as their f32 values', async (dtype) => {
+    const half = tinyModel(TINY, dtype);
+    const wide = tinyModel();
+    // the f32 model with the rounded values
+    writeSafetensors(`${wide}/model.safetensors`, readSafetensors(`${half}/model.safetensors`).tensors, {
+      dtype: 'F32',
+    });
+    const batch = chainBatch([{ ids: [4, 8, 15, 16, 23, 42] }]);
+    const values = [];
+    for (const folder of [half, wide]) {
+      const session = await createTrainingSession({
+        folder,
+        lora: null,
+        mode: 'lora',
+        gradients: false,
+        threads: 1,
+      });
+      values.push((await session.run(batch, new Map(), 0)).rows.logprobs);
+      await session.release();
+      rmSync(folder, { recursive: true });
+    }
+    expect(maxDifference(values[0]!, values[1]!)).toBe(0);
+  });
+
+  test('refuses parameters of another adapter, and weights of another config', async () => {
+    const folder = tinyModel();
+    const lora = { r: 4, alpha: 8, rslora: false, targets: ['q_proj'] };
+    const session = await createTrainingSession({ folder, lora, mode: 'lora', gradients: false, threads: 1 });
+    const batch = chainBatch([{ ids: [1, 2] }]);
+    await expect(session.run(batch, new Map(), 1)).rejects.toThrow(/lora_A.weight' is missing/);
+    const wrong = randomAdapter(folder, { ...lora, r: 2 }).tensors;
+    await expect(session.run(batch, wrong, 1)).rejects.toThrow(/has shape \[2,16\]/);
+    await session.release();
+    const config = JSON.parse(readFileSync(`${folder}/config.json`, 'utf8'));
+    writeFileSync(`${folder}/config.json`, JSON.stringify({ ...config, intermediate_size: 25 }));
+    const again = createTrainingSession({ folder, lora, mode: 'lora', gradients: false, threads: 1 });
+    await expect(again).rejects.toThrow(/config.json asks for \[25,16\]/);
+    rmSync(folder, { recursive: true });
+  });
 });
