@@ -3,12 +3,15 @@ import { Worker, type WorkerOptions } from 'node:worker_threads';
 
 /**
  * Starts the module at `url` (as in `new URL('./engine-worker.ts', import.meta.url)`) in a worker thread.
- * A `.ts` module is run through tsx. In the built package the caller's own URL ends in `.js` while the
- * literal still says `.ts`, so pass `import.meta.url` as `caller` and the extension follows it.
+ * In the built package the caller's own URL ends in `.js` while the literal still says `.ts`, so pass
+ * `import.meta.url` as `caller` and the extension follows it. A `.ts` module is run through tsx, a
+ * development dependency; `--import tsx` does not reach worker threads on Node 20, so a few lines of
+ * JavaScript register it there first.
  */
 export function startWorker(url: URL, caller: string, options: WorkerOptions = {}): Worker {
-  const built = !new URL(caller).pathname.endsWith('.ts');
-  const target = built ? new URL(url.href.replace(/\.ts$/, '.js')) : url;
-  const execArgv = built ? options.execArgv : ['--import', 'tsx', ...(options.execArgv ?? [])];
-  return new Worker(target, { ...options, ...(execArgv ? { execArgv } : {}) });
+  if (!new URL(caller).pathname.endsWith('.ts'))
+    return new Worker(new URL(url.href.replace(/\.ts$/, '.js')), options);
+  const tsx = import.meta.resolve('tsx/esm/api');
+  const code = `import { register } from ${JSON.stringify(tsx)}; register(); await import(${JSON.stringify(url.href)});`;
+  return new Worker(new URL(`data:text/javascript,${encodeURIComponent(code)}`), options);
 }

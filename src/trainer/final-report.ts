@@ -55,6 +55,21 @@ const rankingOutcome = (query: Query, ranked: string[], k: number): QuestionOutc
   ...judge(ranked, query.gold, k),
 });
 
+/** The baselines that need no language model, on the held-out questions. */
+export async function namedBaselines(
+  search: Search,
+  data: Data,
+  config: Config,
+): Promise<FinalReport['baselines']> {
+  return (await baselineRankings(search.retriever, data)).map(({ name, rankings }) => ({
+    name,
+    evaluation: summariseOutcomes(
+      data.validation.map((query, i) => rankingOutcome(query, rankings[i]!, config.eval.k)),
+      0,
+    ),
+  }));
+}
+
 /** `gain`: mean difference of recall with its 95 % interval, in points of recall (0 to 1). */
 export interface Comparison {
   what: string;
@@ -116,15 +131,7 @@ export async function reportRun(input: ReportInput): Promise<{ report: FinalRepo
       all.push(await evaluate(policy, context, trainSampling(config), s));
     return all;
   };
-  const baselines = config.eval.baselines
-    ? (await baselineRankings(input.search.retriever, data)).map(({ name, rankings }) => ({
-        name,
-        evaluation: summariseOutcomes(
-          data.validation.map((query, i) => rankingOutcome(query, rankings[i]!, k)),
-          0,
-        ),
-      }))
-    : [];
+  const baselines = config.eval.baselines ? await namedBaselines(input.search, data, config) : [];
   const report: FinalReport = {
     chosenStep: chosen.step,
     adapter: `${folder.adapters}/${chosen.adapter}`,

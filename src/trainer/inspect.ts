@@ -1,0 +1,128 @@
+/** Looking at a policy outside of training: `lexpo eval` and `lexpo rollout`. */
+import { existsSync } from 'node:fs';
+import { basename, dirname, join, resolve } from 'node:path';
+import { UserError } from '../base/errors.ts';
+import type { Config } from '../config/schema.ts';
+import type { Query } from '../env/types.ts';
+import { evaluatePolicy, type PolicyEvaluation } from '../eval/evaluate-policy.ts';
+import { type PolicyVersion, type RolloutContext, rollOutGroup } from '../rollout/roll-out.ts';
+import type { RolloutResult, Trajectory } from '../rollout/trajectory.ts';
+import { assignCredit } from './credit.ts';
+import { namedBaselines, singlePass } from './final-report.ts';
+import {
+  createSearch,
+  type Data,
+  ensureModel,
+  greedySampling,
+  loadData,
+  rolloutContext,
+  type Search,
+  startPolicyService,
+  trainSampling,
+} from './prepare.ts';
+
+export interface InspectOptions {
+  config: Config;
+  /** An adapter folder; null: the base model alone. */
+  adapter: string | null;
+  log: (line: string) => void;
+}
+
+interface Inspected {
+  data: Data;
+  search: Search;
+  context: RolloutContext;
+  policy: PolicyVersion;
+}
+
+/** Serves the model (and adapter) for as long as `use` runs. */
+async function withPolicy<T>(
+  { config, adapter, log }: InspectOptions,
+  use: (parts: Inspected) => Promise<T>,
+): Promise<T> {
+  if (adapter !== null && !existsSync(join(adapter, 'adapter_config.json')))
+    throw new UserError(
+      'holds no adapter_config.json',
+      adapter,
+      'give the folder of an adapter, such as runs/quickstart/adapters/quickstart-v40',
+    );
+  const data = await loadData(config);
+  const model = await ensureModel(config, data, log);
+  const search = createSearch(config, data.corpus);
+  const service = await startPolicyService(
+    config,
+    model,
+    adapter === null ? model.folder : dirname(resolve(adapter)),
+  );
+  try {
+    const name = adapter === null ? service.baseName : basename(resolve(adapter));
+    if (adapter !== null) await service.endpoint.loadAdapter(name, resolve(adapter));
+    const context = rolloutContext(config, model, search, service.endpoint);
+    return await use({ data, search, context, policy: { version: 0, model: name } });
+  } finally {
+    await service.server.close();
+  }
+}
+
+export interface NamedEvaluation {
+  name: string;
+  evaluation: PolicyEvaluation;
+}
+
+/** Held-out evaluation: single-pass retrieval, the baselines when asked for, and the policy (greedy), in this order. */
+export function evaluateAdapter(
+  options: InspectOptions & { baselines: boolean },
+): Promise<NamedEvaluation[]> {
+  const { config } = options;
+  return withPolicy(options, async ({ data, search, context, policy }) => [
+    { name: 'single-pass', evaluation: singlePass(search, data.validation, config) },
+    ...(options.baselines ? await namedBaselines(search, data, config) : []),
+    {
+      name: policy.model,
+      evaluation: await evaluatePolicy(context, data.validation, policy, {
+        k: config.eval.k,
+        sampling: greedySampling(config),
+        sample: 0,
+        step: 0,
+      }),
+    },
+  ]);
+}
+
+/** One question: by id of the training or held-out set, or free text with the gold ids where they are known. */
+export type Question = { queryId: string } | { text: string; gold: string[] };
+
+export interface Inspection {
+  query: Query;
+  results: RolloutResult[];
+  /** False without gold: rewards and advantages then mean nothing and are not to be shown. */
+  scored: boolean;
+}
+
+/** A group of rollouts of one question, with reward terms and advantages as in training. */
+export function inspectQuestion(
+  options: InspectOptions & { question: Question; members: number },
+): Promise<Inspection> {
+  const { config, question, members } = options;
+  return withPolicy(options, async ({ data, context, policy }) => {
+    const query = findQuestion(question, data);
+    const scored = query.gold.length > 0;
+    const ctx = scored ? context : { ...context, score: () => ({ terms: [], total: 0 }) };
+    const results = await rollOutGroup(ctx, query, policy, trainSampling(config), 0, members);
+    const group: Trajectory[] = results.flatMap((r) => (r.kind === 'ok' ? [r.trajectory] : []));
+    if (scored) assignCredit([group], { ...config.advantage, minGroup: 2 });
+    return { query, results, scored };
+  });
+}
+
+function findQuestion(question: Question, data: Data): Query {
+  if ('text' in question) {
+    const unknown = question.gold.filter((id) => !data.corpus.byId.has(id));
+    if (unknown.length > 0) throw new UserError(`no such article: ${unknown.join(', ')}`, '--gold');
+    if (question.text.trim() === '') throw new UserError('the question is empty', '--query');
+    return { id: 'question', query: question.text, gold: question.gold };
+  }
+  const found = [...data.train, ...data.validation].find(({ id }) => id === question.queryId);
+  if (!found) throw new UserError(`no question has the id ${question.queryId}`, '--query-id');
+  return found;
+}
