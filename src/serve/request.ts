@@ -65,7 +65,7 @@ const completionSchema = z.strictObject({
     .length(0, { error: 'stop strings are not supported: use stop_token_ids' })
     .nullish(),
   include_stop_str_in_output: z.boolean().nullish(),
-  logit_bias: z.strictObject({}, { error: 'logit_bias is not supported' }).nullish(),
+  logit_bias: absent('logit_bias is not supported'),
   suffix: neutral([''], 'suffix is not supported'),
   allowed_token_ids: absent('allowed_token_ids is not supported'),
   bad_words: z.array(z.string()).length(0, { error: 'bad_words is not supported' }).nullish(),
@@ -129,7 +129,7 @@ export function parseBody<T>(schema: z.ZodType<T>, body: unknown): T {
   const result = schema.safeParse(body);
   if (result.success) return result.data;
   const issue = result.error.issues[0]!;
-  if (issue.code === 'unrecognized_keys') {
+  if (issue.code === 'unrecognized_keys' && issue.path.length === 0) {
     const [key] = issue.keys;
     throw badRequest(`${key} is not a field that this server knows`, key);
   }

@@ -12,7 +12,7 @@ import type { DecodeSession } from '../../src/engine/decode-session.ts';
 import type { Adapter, LoraSpec, TensorMap } from '../../src/engine/types.ts';
 import type { EngineModel } from '../../src/serve/engine-module.ts';
 
-export const VOCABULARY = 96;
+export const VOCABULARY = 392;
 export const EOS = 1;
 const SHAPE = { layers: 2, kvHeads: 2, headDim: 4 };
 const PLANES = 2 * SHAPE.layers;
