@@ -3,7 +3,7 @@
  * exactly one result. What a member samples depends on (seed, purpose, step, query, member, attempt, call)
  * only, never on timing.
  */
-import { messageOf } from '../base/errors.ts';
+import { messageOf, UserError } from '../base/errors.ts';
 import { streamSeed } from '../base/random.ts';
 import type { Message, Policy, Query } from '../env/types.ts';
 import { type Endpoint, RolloutFailure } from './endpoint.ts';
@@ -66,7 +66,11 @@ export function endpointPolicy(
   };
 }
 
-/** One episode, tried at most `sampling.maxAttempts` times. A failure carries the last attempt's reason. */
+/**
+ * One episode, tried at most `sampling.maxAttempts` times. Whatever an episode meets from outside, at the
+ * endpoint or at a tool, fails the attempt; a failure carries the last attempt's reason. A `UserError`, and
+ * anything thrown by the score, passes through: no attempt would mend it.
+ */
 export async function rollOut(
   context: RolloutContext,
   query: Query,
@@ -78,36 +82,42 @@ export async function rollOut(
   for (let attempt = 0; attempt < sampling.maxAttempts; attempt++) {
     const path = [purpose, step, query.id, member, attempt];
     const started = context.now();
+    let episode: Episode;
     try {
-      const episode = await context.runEpisode(query, endpointPolicy(context, policy, sampling, path));
-      return {
-        kind: 'ok',
-        trajectory: {
-          runId: context.runId,
-          step,
-          queryId: query.id,
-          member,
-          policyVersion: policy.version,
-          adapter: policy.model,
-          calls: episode.calls,
-          rounds: episode.rounds,
-          pool: episode.pool,
-          termination: episode.termination,
-          ledger: context.score(episode, query),
-          advantage: null,
-          dropReason: null,
-          timings: { rolloutMs: Math.round(context.now() - started) },
-        },
-      };
+      episode = await context.runEpisode(query, endpointPolicy(context, policy, sampling, path));
     } catch (error) {
-      if (!(error instanceof RolloutFailure)) throw error;
-      reason = `${error.reason}: ${messageOf(error)}`;
+      if (error instanceof UserError) throw error;
+      const source = error instanceof RolloutFailure ? error.reason : 'environment';
+      reason = `${source}: ${messageOf(error)}`;
+      continue;
     }
+    return {
+      kind: 'ok',
+      trajectory: {
+        runId: context.runId,
+        step,
+        queryId: query.id,
+        member,
+        policyVersion: policy.version,
+        adapter: policy.model,
+        calls: episode.calls,
+        rounds: episode.rounds,
+        pool: episode.pool,
+        termination: episode.termination,
+        ledger: context.score(episode, query),
+        advantage: null,
+        dropReason: null,
+        timings: { rolloutMs: Math.round(context.now() - started) },
+      },
+    };
   }
   return { kind: 'failed', queryId: query.id, member, reason };
 }
 
-/** The group of a query: `size` members side by side, in member order. */
+/**
+ * The group of a query: `size` members side by side, in member order. `firstMember`: above 0 when the step
+ * has a group of this question already, since a member's number names its streams.
+ */
 export function rollOutGroup(
   context: RolloutContext,
   query: Query,
@@ -115,10 +125,11 @@ export function rollOutGroup(
   sampling: Sampling,
   step: number,
   size: number,
+  firstMember = 0,
 ): Promise<RolloutResult[]> {
   return Promise.all(
-    Array.from({ length: size }, (_, member) =>
-      rollOut(context, query, policy, sampling, { purpose: 'train', step, member }),
+    Array.from({ length: size }, (_, i) =>
+      rollOut(context, query, policy, sampling, { purpose: 'train', step, member: firstMember + i }),
     ),
   );
 }
