@@ -38,7 +38,11 @@ export interface SampledStep {
   cursor: number;
 }
 
-/** Samples the step's groups, and up to `refill` more while some of them teach nothing. */
+/**
+ * Samples the step's groups, and up to `refill` more while some of them teach nothing. A question that is
+ * drawn again within the step (few questions, or the end of an epoch) gets a group of its own, whose members
+ * are numbered on.
+ */
 export async function sampleStep(
   context: RolloutContext,
   queries: readonly Query[],
@@ -49,13 +53,18 @@ export async function sampleStep(
   teaches: (group: Trajectory[]) => boolean,
 ): Promise<SampledStep> {
   const out: SampledStep = { groups: [], failures: [], cursor };
+  const membersOf = new Map<string, number>();
   let wanted = config.queriesPerStep;
   let extra = config.refill;
   while (wanted > 0) {
     const drawn = drawQueries(queries, context.seed, out.cursor, wanted);
     out.cursor += wanted;
     const results = await Promise.all(
-      drawn.map((query) => rollOutGroup(context, query, policy, config.sampling, step, config.groupSize)),
+      drawn.map((query) => {
+        const first = membersOf.get(query.id) ?? 0;
+        membersOf.set(query.id, first + config.groupSize);
+        return rollOutGroup(context, query, policy, config.sampling, step, config.groupSize, first);
+      }),
     );
     for (const group of results) {
       const good = group.flatMap((r) => (r.kind === 'ok' ? [r.trajectory] : []));
