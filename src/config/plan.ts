@@ -87,7 +87,7 @@ const GRAPHS = 4;
 /** Node, onnxruntime and the program itself. */
 const PROGRAM_BYTES = 200e6;
 /** The searchable corpus: texts, postings and vocabulary, for a character of text. */
-const BYTES_PER_CHAR = 24;
+const BYTES_PER_CHAR = 28;
 /** Share of a pass's positions that carry loss: sampled tokens against prompts. */
 const ROW_SHARE = 0.5;
 
@@ -98,7 +98,7 @@ const ROW_SHARE = 0.5;
  *   adapter      parameters of the adapter × 4 × (itself, reference, gradient, 2 moments, 2 served versions)
  *   activations  tokensPerPass × 4 × [ layers × (5 d + 6 q + 5 kv + 4 f)
  *                  + (layers + 2.5) × heads × maxTreeTokens + 4 × vocabulary × ½ ]
- *   data         the program, and 24 bytes a character of the corpus
+ *   data         the program, and 28 bytes a character of the corpus
  *
  * with d hidden, q and kv the widths of queries and keys, f intermediate. What one position keeps for the
  * backward pass was counted in the graph, and held against the measured peak of five shapes: within 15 %.

@@ -1,0 +1,187 @@
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { UserError } from '../base/errors.ts';
+import { reportError, runCli, type Streams } from './main.ts';
+import { readTarget } from './target.ts';
+
+let folder = '';
+let config = '';
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'lexpo-cli-'));
+  const file = (name: string, ...lines: object[]): string => {
+    writeFileSync(join(folder, name), lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
+    return join(folder, name);
+  };
+  const corpus = file(
+    'corpus.jsonl',
+    { id: 'a1', title: '民法典 第一条', text: '租赁合同的押金应当退还。' },
+    { id: 'a2', title: '民法典 第二条', text: '出租人应当维修房屋。' },
+  );
+  const train = file('train.jsonl', { id: 't1', query: '押金不退怎么办', gold: ['a1'] });
+  const validation = file('validation.jsonl', { id: 'v1', query: '房子漏水谁修', gold: ['a2'] });
+  config = join(folder, 'run.yaml');
+  const yaml = {
+    run: { name: 'demo', dir: join(folder, 'runs') },
+    model: { path: join(folder, 'model'), build: { size: 'tiny', tokens: 1000 } },
+    data: { corpus, train, validation },
+    optimizer: { warmupSteps: 0 },
+    train: { steps: 3 },
+  };
+  // JSON is YAML.
+  writeFileSync(config, JSON.stringify(yaml));
+});
+
+/** Runs a command line and gives what it wrote, escape sequences and all. */
+async function lexpo(...args: string[]): Promise<{ code: number; out: string; err: string }> {
+  let [out, err] = ['', ''];
+  const streams = {
+    stdout: { write: (text: string) => (out += text) },
+    stderr: { write: (text: string) => (err += text) },
+  } as unknown as Streams;
+  const code = await runCli(args, streams);
+  return { code, out, err };
+}
+
+describe('the command line', () => {
+  test('help and version go to stdout with code 0', async () => {
+    const help = await lexpo('--help');
+    expect(help).toMatchObject({ code: 0, err: '' });
+    for (const command of ['train', 'eval', 'rollout', 'serve', 'build-model'])
+      expect(help.out).toContain(command);
+    expect((await lexpo('train', '--help')).out).toContain('--set <path=value>');
+    const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };
+    expect((await lexpo('--version')).out.trim()).toBe(version);
+  });
+
+  test('unknown commands and options, missing arguments and wrong numbers: code 1, said on stderr', async () => {
+    for (const [args, text] of [
+      [['trian', config], "unknown command 'trian'"],
+      [['train', config, '--frsh'], "unknown option '--frsh'"],
+      [['train'], 'missing required argument'],
+      [['train', config, '--seed', '1.5'], 'whole number'],
+      [['train', config, '--seed', '-3'], 'whole number'],
+      [['serve', folder, '--port', 'http'], 'whole number'],
+      [['rollout', config, '--query', 'x', '--members', '0'], 'at least 1'],
+    ] satisfies [string[], string][]) {
+      const { code, out, err } = await lexpo(...args);
+      expect(code, text).toBe(1);
+      expect(out).toBe('');
+      expect(err).toContain(text);
+    }
+  });
+
+  test("a user's mistake is one block without a stack, a fault of ours has its stack and code 70", () => {
+    let text = '';
+    const stderr = {
+      write: (part: string) => {
+        text += part;
+        return true;
+      },
+    };
+    expect(reportError(new UserError('no such file', 'x.yaml', 'check it'), stderr)).toBe(1);
+    expect(text).toBe('lexpo: x.yaml: no such file\n  → check it\n');
+    text = '';
+    expect(reportError(new TypeError('x is not a function'), stderr)).toBe(70);
+    expect(text).toContain('TypeError: x is not a function\n    at ');
+    text = '';
+    expect(reportError('a string', stderr)).toBe(70);
+    expect(text).toContain('a string');
+  });
+});
+
+describe('train', () => {
+  test('--dry-run prints configuration and plan, and writes nothing', async () => {
+    const { code, out, err } = await lexpo(
+      'train',
+      config,
+      '--dry-run',
+      '--set',
+      'rollout.queriesPerStep=1',
+      '--seed',
+      '5',
+    );
+    expect({ code, err }).toEqual({ code: 0, err: '' });
+    expect(out).toMatch(/^run:\n {2}name: demo\n/);
+    expect(out).toContain('seed: 5');
+    expect(out).toContain('queriesPerStep: 1');
+    expect(out).toContain('data            2 articles, 1 training, 1 held-out questions');
+    expect(out).toContain('rollouts        24, 3.00 passes');
+    expect(out).toContain('sampled tokens  at most 7.68 k');
+    expect(out).toContain('evaluations     at steps 0, 3: 2 episodes');
+    expect(out).toMatch(/memory {10}known when .* is made/);
+    const again = join(folder, 'again.yaml');
+    writeFileSync(again, out.slice(0, out.indexOf('\ndata  ')));
+    expect((await lexpo('train', again, '--dry-run')).out).toBe(out);
+    expect(existsSync(join(folder, 'runs'))).toBe(false);
+  });
+
+  test('mistakes of the configuration and of the data end with code 1', async () => {
+    const wrong = await lexpo(
+      'train',
+      config,
+      '--set',
+      'train.stepz=1',
+      '--set',
+      'rollout.groupSize=0',
+      '--dry-run',
+    );
+    expect(wrong.code).toBe(1);
+    expect(wrong.err).toContain('3 mistakes');
+    const missing = await lexpo('train', config, '--set', 'data.train=none.jsonl', '--dry-run');
+    expect(missing).toMatchObject({ code: 1, out: '' });
+    expect(missing.err).toContain('none.jsonl');
+    expect((await lexpo('train', 'none.yaml')).err).toContain('none.yaml: no such file');
+  });
+
+  test('an earlier run is not touched unasked', async () => {
+    mkdirSync(join(folder, 'runs', 'demo'), { recursive: true });
+    writeFileSync(join(folder, 'runs', 'demo', 'notes.txt'), 'mine');
+    const plain = await lexpo('train', config);
+    expect(plain.code).toBe(1);
+    expect(plain.err).toContain('--resume');
+    expect(plain.err).toContain('--fresh');
+    expect((await lexpo('train', config, '--fresh')).err).toContain('removes nothing');
+    expect((await lexpo('train', config, '--fresh', '--resume')).err).toContain('exclude each other');
+    expect(readFileSync(join(folder, 'runs', 'demo', 'notes.txt'), 'utf8')).toBe('mine');
+  });
+});
+
+describe('eval and rollout', () => {
+  test('rollout wants exactly one question', async () => {
+    for (const args of [[], ['--query', 'x', '--query-id', 't1'], ['--query-id', 't1', '--gold', 'a1']]) {
+      const { code, err } = await lexpo('rollout', config, ...args);
+      expect(code).toBe(1);
+      expect(err).toContain('--query');
+    }
+  });
+
+  test('a run means its chosen adapter, an unfinished one its newest, a configuration the base model', async () => {
+    const root = join(folder, 'runs', 'demo');
+    for (const name of ['demo-v2', 'demo-v10', 'demo-v10-r2', 'demo-v9', '.demo-v11.tmp-1-0'])
+      mkdirSync(join(root, 'adapters', name), { recursive: true });
+    writeFileSync(join(root, 'config.json'), readFileSync(config));
+    expect((await readTarget(config, {})).adapter).toBeNull();
+    expect((await readTarget(root, {})).adapter).toBe(join(root, 'adapters', 'demo-v10-r2'));
+    writeFileSync(join(root, 'summary.json'), '{"adapter": "/elsewhere/runs/demo/adapters/demo-v2"}');
+    const target = await readTarget(root, { set: ['eval.k=5'] });
+    expect(target.adapter).toBe(join(root, 'adapters', 'demo-v2'));
+    expect(target.config.eval.k).toBe(5);
+    expect((await readTarget(root, { adapter: 'other' })).adapter).toBe('other');
+    await expect(readTarget(folder, {})).rejects.toThrow(/is a folder/);
+  });
+});
+
+test('serve refuses a key variable that is not set', async () => {
+  const { code, err } = await lexpo('serve', folder, '--api-key-env', 'LEXPO_NO_SUCH_KEY');
+  expect(code).toBe(1);
+  expect(err).toContain('environment variable LEXPO_NO_SUCH_KEY: is not set');
+});
+
+test('build-model says what is missing', async () => {
+  const { code, err } = await lexpo('build-model', config, '--set', 'model.build=null');
+  expect(code).toBe(1);
+  expect(err).toContain('model.build');
+});

@@ -1,0 +1,51 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { expect, test } from 'vitest';
+
+/** A process that stops whole when interrupted: it says so, and ends after a wait that a second signal cuts. */
+const PROGRAM = `
+  const { onInterrupt } = await import(${JSON.stringify(new URL('./interrupt.ts', import.meta.url).href)});
+  const interrupt = onInterrupt((name) => console.log('first ' + name));
+  console.log('ready');
+  const stay = setInterval(() => {}, 1000);
+  interrupt.signal.addEventListener('abort', () => {
+    if (process.argv[1] === 'slow') return;
+    clearInterval(stay);
+    console.log('whole');
+    process.exitCode = interrupt.exitCode();
+  });
+`;
+
+async function start(
+  mode: 'quick' | 'slow',
+): Promise<{ child: ChildProcess; output: () => string; until: (text: string) => Promise<void> }> {
+  const child = spawn(process.execPath, ['--import', 'tsx', '--input-type=module', '-e', PROGRAM, mode]);
+  let output = '';
+  child.stdout.on('data', (chunk) => (output += chunk));
+  child.stderr.on('data', (chunk) => (output += chunk));
+  const until = async (text: string) => {
+    while (!output.includes(text)) await once(child.stdout, 'data');
+  };
+  await until('ready');
+  return { child, output: () => output, until };
+}
+
+for (const [name, code] of [
+  ['SIGINT', 130],
+  ['SIGTERM', 143],
+] as const) {
+  test(`${name} once: the work ends whole, with code ${code}`, async () => {
+    const { child, output } = await start('quick');
+    child.kill(name);
+    expect(await once(child, 'exit')).toEqual([code, null]);
+    expect(output()).toContain(`first ${name}\nwhole\n`);
+  });
+}
+
+test('a second signal ends at once', async () => {
+  const { child, until } = await start('slow');
+  child.kill('SIGINT');
+  await until('first SIGINT');
+  child.kill('SIGTERM');
+  expect(await once(child, 'exit')).toEqual([143, null]);
+});

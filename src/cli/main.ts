@@ -1,0 +1,124 @@
+/** The command line: `lexpo <command>`. Each command is a file beside this one, read when it is asked for. */
+import { Command, CommanderError, InvalidArgumentError } from 'commander';
+import { messageOf, UserError } from '../base/errors.ts';
+import { version } from './version.ts';
+
+/** Exit codes: 0 done, 1 a mistake of the user's, 70 a fault of ours, 130 and 143 interrupted. */
+const USER_MISTAKE = 1;
+const OUR_FAULT = 70;
+
+/** Where a command writes. `process` is one. */
+export interface Streams {
+  stdout: NodeJS.WriteStream;
+  stderr: NodeJS.WriteStream;
+}
+
+/** Runs a command line (without node and program) and gives its exit code. Never throws. */
+export async function runCli(args: readonly string[], streams: Streams = process): Promise<number> {
+  let exitCode = 0;
+  const program = createProgram(streams, (code) => {
+    exitCode = code;
+  });
+  try {
+    await program.parseAsync(args, { from: 'user' });
+    return exitCode;
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : USER_MISTAKE;
+    return reportError(error, streams.stderr);
+  }
+}
+
+/** Says what went wrong, a fault of ours with its stack, and gives the exit code. */
+export function reportError(error: unknown, stderr: Pick<NodeJS.WriteStream, 'write'>): number {
+  if (error instanceof UserError) {
+    stderr.write(`lexpo: ${error.message}\n`);
+    return USER_MISTAKE;
+  }
+  const stack = error instanceof Error ? error.stack : undefined;
+  stderr.write(`lexpo: a fault of the program's own, please report it\n${stack ?? messageOf(error)}\n`);
+  return OUR_FAULT;
+}
+
+function createProgram(streams: Streams, exit: (code: number) => void): Command {
+  const program = new Command('lexpo')
+    .description('GRPO training for the planner/rewriter policy of agentic legal retrieval')
+    .version(version(), '-v, --version')
+    .configureOutput({
+      writeOut: (text) => streams.stdout.write(text),
+      writeErr: (text) => streams.stderr.write(text),
+    })
+    .exitOverride()
+    .showSuggestionAfterError();
+
+  program
+    .command('train')
+    .description('train a policy as a configuration says')
+    .argument('<config>', 'YAML file, such as configs/quickstart.yaml')
+    .option('--set <path=value>', 'set a key of the configuration; may be repeated', collect, [])
+    .option('--seed <n>', 'sets every random stream', integer)
+    .option('--dry-run', 'print the resolved configuration and the plan, and train nothing')
+    .option('--resume', 'go on from the newest checkpoint of the run folder')
+    .option('--fresh', 'remove what an earlier run of this name left, and start anew')
+    .action(async (config, options) =>
+      exit(await (await import('./train.ts')).train(config, options, streams)),
+    );
+
+  program
+    .command('eval')
+    .description('held-out figures of a run or a base model')
+    .argument('<run or config>', 'folder of a run, or YAML file')
+    .option('--adapter <folder>', "an adapter in PEFT format (default: a run's chosen one, else none)")
+    .option('--baselines', 'also the baselines that need no language model')
+    .option('--set <path=value>', 'set a key of the configuration; may be repeated', collect, [])
+    .action(async (target, options) => (await import('./eval.ts')).evaluate(target, options, streams));
+
+  program
+    .command('rollout')
+    .description('one question: every call, round, reward term and advantage')
+    .argument('<run or config>', 'folder of a run, or YAML file')
+    .option('--query <text>', 'any question')
+    .option('--gold <ids>', 'gold article ids of that question, separated by commas')
+    .option('--query-id <id>', 'a question of the training or held-out file')
+    .option('--adapter <folder>', "an adapter in PEFT format (default: a run's chosen one, else none)")
+    .option('--members <n>', 'rollouts of the question (default: the group size)', positive)
+    .option('--seed <n>', 'sets every random stream', integer)
+    .option('--set <path=value>', 'set a key of the configuration; may be repeated', collect, [])
+    .action(async (target, options) => (await import('./rollout.ts')).rollout(target, options, streams));
+
+  program
+    .command('serve')
+    .description('serve a model and its adapters by the OpenAI protocol')
+    .argument('<model folder>', 'a folder in Hugging Face layout')
+    .option('--port <n>', 'port to listen on', integer, 8000)
+    .option('--host <address>', 'address to bind to; other than loopback needs a key', '127.0.0.1')
+    .option('--adapters <folder>', 'adapters are loaded from below this folder only', 'runs')
+    .option('--api-key-env <name>', 'environment variable that holds the key that requests must bring')
+    .option('--threads <n>', 'threads of the engine', positive, 2)
+    .action(async (folder, options) =>
+      exit(await (await import('./serve.ts')).serve(folder, options, streams)),
+    );
+
+  program
+    .command('build-model')
+    .description("make a configuration's base model, if it says how and the folder is absent")
+    .argument('<config>', 'YAML file with a section model.build')
+    .option('--set <path=value>', 'set a key of the configuration; may be repeated', collect, [])
+    .action(async (config, options) =>
+      (await import('./build-model.ts')).buildModel(config, options, streams),
+    );
+
+  return program;
+}
+
+const collect = (value: string, before: string[]): string[] => [...before, value];
+
+function integer(text: string): number {
+  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('It must be a whole number, at least 0.');
+  return Number(text);
+}
+
+function positive(text: string): number {
+  const value = integer(text);
+  if (value < 1) throw new InvalidArgumentError('It must be a whole number, at least 1.');
+  return value;
+}

@@ -1,0 +1,47 @@
+/** What `eval` and `rollout` are pointed at: the folder of a run, or a configuration. */
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { readdir } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+import { loadConfig, type Overrides, parseConfig } from '../config/load.ts';
+import type { Config } from '../config/schema.ts';
+
+export interface Target {
+  config: Config;
+  /** Adapter folder; null: the base model. */
+  adapter: string | null;
+}
+
+/**
+ * Reads the target. Without `adapter` a run means the adapter in its summary, or, while it is not
+ * finished, its newest one; a configuration means the base model.
+ */
+export async function readTarget(
+  target: string,
+  options: Overrides & { adapter?: string | undefined },
+): Promise<Target> {
+  const isFolder = statSync(target, { throwIfNoEntry: false })?.isDirectory() ?? false;
+  const path = join(target, 'config.json');
+  if (!isFolder || !existsSync(path))
+    return { config: loadConfig(target, options), adapter: options.adapter ?? null };
+  const config = parseConfig(readFileSync(path, 'utf8'), path, options);
+  return { config, adapter: options.adapter ?? (await adapterOfRun(target)) };
+}
+
+async function adapterOfRun(root: string): Promise<string | null> {
+  const adapters = join(root, 'adapters');
+  const summary = join(root, 'summary.json');
+  if (existsSync(summary)) {
+    const { adapter } = JSON.parse(readFileSync(summary, 'utf8')) as { adapter: string };
+    // The run folder may have been moved since.
+    return join(adapters, basename(adapter));
+  }
+  const names = existsSync(adapters) ? await readdir(adapters) : [];
+  const newest = names.map(versionOf).sort((a, b) => b.step - a.step || b.attempt - a.attempt)[0];
+  return newest && newest.step >= 0 ? join(adapters, newest.name) : null;
+}
+
+/** `<run>-v<step>`, and after a second attempt `<run>-v<step>-r<attempt>`; step −1: not an adapter's name. */
+function versionOf(name: string): { name: string; step: number; attempt: number } {
+  const found = /-v(\d+)(?:-r(\d+))?$/.exec(name);
+  return { name, step: Number(found?.[1] ?? -1), attempt: Number(found?.[2] ?? 1) };
+}

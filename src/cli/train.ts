@@ -1,0 +1,43 @@
+/** `lexpo train`: guards the run folder, and hands over to the trainer. */
+import { loadConfig } from '../config/load.ts';
+import { configWarnings } from '../config/plan.ts';
+import { createScreen } from '../report/progress.ts';
+import { onInterrupt } from './interrupt.ts';
+import type { Streams } from './main.ts';
+import { claimRun } from './run-claim.ts';
+
+export interface TrainOptions {
+  set: string[];
+  seed?: number;
+  dryRun?: boolean;
+  resume?: boolean;
+  fresh?: boolean;
+}
+
+/** Trains; gives the exit code: 0, or 130 / 143 after an interruption that left a checkpoint. */
+export async function train(file: string, options: TrainOptions, streams: Streams): Promise<number> {
+  const config = loadConfig(file, options);
+  if (options.dryRun) {
+    const { dryRun } = await import('./dry-run.ts');
+    streams.stdout.write(await dryRun(config));
+    return 0;
+  }
+  const { runFolder } = await import('../trainer/run-folder.ts');
+  const { root } = runFolder(config);
+  const release = claimRun(root, { resume: options.resume ?? false, fresh: options.fresh ?? false });
+  const screen = createScreen(streams.stdout, () => performance.now());
+  const interrupt = onInterrupt((name) =>
+    screen.print(`${name}: stopping after this step with a checkpoint; once more ends at once`),
+  );
+  try {
+    for (const warning of configWarnings(config)) screen.print(`note: ${warning}`);
+    const { runTraining } = await import('../trainer/run.ts');
+    const { signal } = interrupt;
+    const result = await runTraining({ config, resume: options.resume ?? false, signal, screen });
+    if (result.kind === 'finished') screen.print(`everything is in ${root}`);
+    return result.kind === 'finished' ? 0 : (interrupt.exitCode() ?? 0);
+  } finally {
+    interrupt.stop();
+    release();
+  }
+}
