@@ -3,13 +3,13 @@
  *
  * Adapter names are immutable, `<run>-v<version>`; a name is never used for other weights. Write (temporary
  * folder, flush, rename), load, and prove: the endpoint lists the name with the right folder, and a fixed
- * prompt's log-probabilities equal the learner's and, when the adapter is not a no-op, differ from the base
- * model's. Only then does the policy version move. On any failure the old version stays.
+ * prompt's log-probabilities equal the learner's, and so differ from the base model's by as much as the
+ * learner's do. Only then does the policy version move. On any failure the old version stays.
  */
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { UserError } from '../base/errors.ts';
-import { readAdapter, writeAdapter } from '../engine/peft.ts';
+import { loraScale, readAdapter, writeAdapter } from '../engine/peft.ts';
 import type { Adapter } from '../engine/types.ts';
 import type { Endpoint } from '../rollout/endpoint.ts';
 import type { PolicyVersion } from '../rollout/roll-out.ts';
@@ -60,11 +60,9 @@ async function learnerLogprobs(
   return ids.slice(1).map((_, t) => logprobs[pass.row[pass.token.indexOf(t)]!]!);
 }
 
-const largestGap = (a: readonly number[], b: readonly number[]): number =>
-  a.reduce((gap, value, i) => Math.max(gap, Math.abs(value - b[i]!)), 0);
-
-const isNoOp = ({ tensors }: Adapter): boolean =>
-  [...tensors].every(([name, { data }]) => !name.includes('lora_B') || data.every((x) => x === 0));
+/** NaN when `served` lacks a position or holds a value that is not a number: no gap is small enough then. */
+const largestGap = (ours: readonly number[], served: readonly number[]): number =>
+  ours.reduce((gap, value, i) => Math.max(gap, Math.abs(value - served[i]!)), 0);
 
 /**
  * Writes, loads and proves `adapter` as version `version`.
@@ -94,17 +92,17 @@ export async function publish(
     );
   const served = await target.endpoint.promptLogprobs(name, target.probeIds);
   const ours = await learnerLogprobs(learner, target.probeIds, 'policy');
-  const gap = largestGap(served, ours);
-  if (!(gap <= PROOF_TOLERANCE))
+  const gap = largestGap(ours, served);
+  if (!(gap <= PROOF_TOLERANCE)) {
+    const base = await learnerLogprobs(learner, target.probeIds, 'base');
+    // A wrong path or key prefix often means a 200 and the base model's answers: worth its own message.
+    if (largestGap(base, served) <= PROOF_TOLERANCE)
+      throw new PublishError('equals-base', name, 'the endpoint answers with the base model');
     throw new PublishError(
       'differs-from-learner',
       name,
       `its log-probabilities differ from the learner's by ${gap.toExponential(2)} nats (tolerance ${PROOF_TOLERANCE})`,
     );
-  if (!isNoOp(adapter)) {
-    const base = await learnerLogprobs(learner, target.probeIds, 'base');
-    if (largestGap(ours, base) > 10 * PROOF_TOLERANCE && largestGap(served, base) <= PROOF_TOLERANCE)
-      throw new PublishError('equals-base', name, 'the endpoint answers with the base model');
   }
   return { version, model: name };
 }
@@ -122,10 +120,11 @@ async function writeVersion(target: PublishTarget, adapter: Adapter, version: nu
   }
 }
 
-/** Whether the folder holds exactly these tensors. */
+/** Whether the folder holds exactly these tensors at this scale. */
 function holds(folder: string, adapter: Adapter): boolean {
-  const { tensors } = readAdapter(folder);
+  const { spec, tensors } = readAdapter(folder);
   return (
+    loraScale(spec) === loraScale(adapter.spec) &&
     tensors.size === adapter.tensors.size &&
     [...adapter.tensors].every(([name, { data }]) => {
       const other = tensors.get(name)?.data;
