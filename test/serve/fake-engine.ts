@@ -28,7 +28,14 @@ function cell(token: number, position: number, plane: number, i: number, bias: n
 
 /** The distribution after a context whose cells, position by position, sum up to `sum`. */
 function distribution(sum: number, temperature: number): Float32Array {
-  const logits = Float64Array.from({ length: VOCABULARY }, (_, v) => 2 * Math.sin((v + 1) * (sum + 0.37)));
+  const logits = new Float64Array(VOCABULARY);
+  // 2 sin((v + 1) x) by sin((v + 1) x) = 2 cos x sin(v x) − sin((v − 1) x).
+  const x = sum + 0.37;
+  const twice = 2 * Math.cos(x);
+  for (let v = 0, before = 0, now = Math.sin(x); v < VOCABULARY; v++) {
+    logits[v] = 2 * now;
+    [before, now] = [now, twice * now - before];
+  }
   const total = logits.reduce((t, logit) => t + Math.exp(logit / temperature), 0);
   return Float32Array.from(logits, (logit) => logit / temperature - Math.log(total));
 }
