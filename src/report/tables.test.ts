@@ -14,6 +14,21 @@ test('columns are aligned by width, also with Chinese text', () => {
   ).toBe(['题      n', '法律    1', 'abc     -', 'a     100'].join('\n'));
 });
 
+test('words stand to the left, numbers and intervals to the right', () => {
+  const text = formatTable(
+    ['gain', 'over', '95 %'],
+    [
+      ['after', 'before', '[-1.0, +2.0]'],
+      ['after', 'single-pass', '[+10.0, +12.5]'],
+    ],
+  );
+  expect(text.split('\n')).toEqual([
+    'gain   over                   95 %',
+    'after  before         [-1.0, +2.0]',
+    'after  single-pass  [+10.0, +12.5]',
+  ]);
+});
+
 test('an evaluation shows three metrics at k for all, and the rest for a policy', () => {
   const text = evaluationTable(5, [
     { name: 'single pass', figures: { recall: 0.5, mrr: 0.25, ndcg: 0.3333 } },

@@ -4,18 +4,26 @@ import { displayWidth, pad } from './text.ts';
 /** null is shown as `-`. */
 export type Cell = string | null;
 
+/** Cells such as `12`, `+0.5`, `1.3 %` or `[0.1, 0.4]` stand to the right, words to the left. */
+const NUMERIC = /^\[?[-+]?[\d.]/;
+
 /**
- * A table with a head line, columns two spaces apart: the first column to the left, the others to the
- * right. Widths are those of the terminal, so Chinese text stays aligned. Every row has as many cells as
- * `head`.
+ * A table with a head line, columns two spaces apart. Widths are those of the terminal, so Chinese text
+ * stays aligned. Every row has as many cells as `head`.
  */
 export function formatTable(head: readonly string[], rows: readonly (readonly Cell[])[]): string {
   const lines = [head, ...rows.map((row) => row.map((cell) => cell ?? '-'))];
-  const widths = head.map((_, column) => Math.max(...lines.map((line) => displayWidth(line[column]!))));
+  const columns = head.map((_, column) => {
+    const cells = rows.map((row) => row[column] ?? null).filter((cell) => cell !== null);
+    return {
+      width: Math.max(...lines.map((line) => displayWidth(line[column]!))),
+      align: cells.every((cell) => NUMERIC.test(cell)) && column > 0 ? ('right' as const) : ('left' as const),
+    };
+  });
   return lines
     .map((line) =>
       line
-        .map((cell, i) => pad(cell, widths[i]!, i === 0 ? 'left' : 'right'))
+        .map((cell, i) => pad(cell, columns[i]!.width, columns[i]!.align))
         .join('  ')
         .trimEnd(),
     )
