@@ -9,13 +9,14 @@ const FROM_ISSUER = new RegExp(
 
 /**
  * The short name of a Chinese law, as a lawyer would say it: 民法典, 民间借贷规定, 建设工程施工合同纠纷解释（一）.
- * Drops the state's name, the issuing courts and the set phrases of judicial interpretations; names of any
+ * Drops the state's name, the 示范 of a model law, the issuing courts and the set phrases of judicial interpretations; names of any
  * other form, other languages included, stay as they are.
  */
 export function lawShortName(law: string): string {
   const name = law
     .replace(/[《》]/g, '')
     .replaceAll('中华人民共和国', '')
+    .replace(/^示范(?=.{2})/, '')
     .replace(/（\d{4}[^（）]*）$/, '');
   const match = FROM_ISSUER.exec(name);
   if (match === null) return name === '' ? law : name;

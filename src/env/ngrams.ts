@@ -9,11 +9,17 @@
  * is ever built: eight million characters take seconds and a few hundred megabytes.
  */
 
+/** All must hold. */
 export interface NgramCriteria {
+  /** Least number of occurrences in the corpus. */
   minCount: number;
+  /** Pointwise mutual information over the weakest split exceeds this, nats. */
   minPmi: number;
+  /** Entropy of the neighbours on the poorer side exceeds this, nats. */
   minEntropy: number;
+  /** Least share of the occurrences that are pieces of the best segmentation (segment.ts), [0, 1]. */
   minPieceShare: number;
+  /** Longest word, characters. */
   maxLength: number;
 }
 
@@ -40,7 +46,8 @@ export interface WordLevel {
 
 /**
  * `codes`: one number a character, 0 for what no word may contain (punctuation, the gap between texts),
- * otherwise 1 … alphabet − 1. Gives the passing n-grams of every length from 2 to `maxLength`.
+ * otherwise 1 … alphabet − 1. Gives, for every length from 2 to `maxLength`, the n-grams that pass on count,
+ * PMI and entropy.
  */
 export function findWords(codes: Int32Array, alphabet: number, criteria: NgramCriteria): WordLevel[] {
   const levels = [characterLevel(codes, alphabet)];

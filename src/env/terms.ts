@@ -20,12 +20,12 @@ export interface TermTable {
 /**
  * Criteria by corpus size in Chinese characters. A term must occur `minCount` times; entropy of three
  * occurrences exceeds 0.8 only when all three neighbours differ, and of two (small corpora) exceeds 0.6
- * only when both do.
+ * only when both do. PMI of 1.4 nats is 2 bits.
  */
 export function defaultCriteria(characters: number): NgramCriteria {
   return characters < 500_000
-    ? { minCount: 2, minPmi: 2, minEntropy: 0.6, minPieceShare: 0.4, maxLength: 5 }
-    : { minCount: 3, minPmi: 2, minEntropy: 0.8, minPieceShare: 0.4, maxLength: 5 };
+    ? { minCount: 2, minPmi: 1.4, minEntropy: 0.6, minPieceShare: 0.4, maxLength: 5 }
+    : { minCount: 3, minPmi: 1.4, minEntropy: 0.8, minPieceShare: 0.4, maxLength: 5 };
 }
 
 /** Particles, conjunctions and suffixes that cling to a word's start or end without being part of it. */
@@ -33,10 +33,15 @@ const CLINGS_BEFORE = new Set(
   '和或与及在于由从对将被把之其该各是为以应可并但而则若如等向按经至自每某本就人权时后前内',
 );
 const CLINGS_AFTER = new Set('和或与及在于由从对将被把之其该各是为以应可并但而则若如等向按经至就时后前内');
+/** So many occurrences as a piece of the segmentation are enough, whatever their share (消费者 in 消费者权益). */
+const ENOUGH_PIECES = 10;
+
 /** Never a term: a particle or a conjunction inside, a cut conjunction, a stray number, a reference to an article. */
 const NO_TERM = new RegExp(
   [
     '[的了第]',
+    '^(?:不得|应当|可以).',
+    '.(?:不得|应当|可以)$',
     '..[和或与及在]..',
     '^(?:[及者]|和(?!解)..|等..|为..|或者|但是|以及|并且|由于|之间|以下|下列|上述|依照|有关)',
     '(?:或者?|..[和及一二三四五六七八九十]|以下|下列)$',
@@ -57,7 +62,8 @@ export function mineTerms(articles: readonly Article[], options: Partial<NgramCr
   levels.forEach(({ length, ids, counts, first }, l) => {
     const articlesWith = countArticles(ids, starts, first.length);
     for (let id = 0; id < first.length; id++) {
-      if (first[id]! < 0 || pieces[l]![id]! < criteria.minPieceShare * counts[id]!) continue;
+      const enough = Math.min(criteria.minPieceShare * counts[id]!, ENOUGH_PIECES);
+      if (first[id]! < 0 || pieces[l]![id]! < enough) continue;
       const term = textAt(articles, starts, first[id]!, length);
       if (!NO_TERM.test(term)) found.set(term, Math.log(articles.length / articlesWith[id]!));
     }
@@ -99,7 +105,10 @@ function encode(articles: readonly Article[]) {
       const unit = text.charCodeAt(j);
       if (unit < 0x3400 || unit > 0x9fff) continue;
       let code = codeOf.get(unit);
-      if (code === undefined) codeOf.set(unit, (code = codeOf.size + 1));
+      if (code === undefined) {
+        code = codeOf.size + 1;
+        codeOf.set(unit, code);
+      }
       codes[starts[i]! + j] = code;
       characters++;
     }

@@ -80,7 +80,7 @@ export function demonstrationPolicy(input: PlayerInput): (call: PlayerCall) => s
       case 'repair':
         return rewriteTarget(role, one(), query.query, source, random, targets);
       case 'decompose':
-        return decomposeTarget(random.shuffle(wanted), query.query, source, random, targets);
+        return decomposeTarget(wanted, query.query, source, random, targets);
       case 'supportive_law':
         return supportTarget(wanted, query.query, source, random, targets);
       default:

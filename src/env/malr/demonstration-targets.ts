@@ -38,6 +38,8 @@ export const DEFAULT_TARGETS: TargetOptions = { terms: 5, copied: 2, dropout: 0.
 /** Terms of an article that are considered at all. */
 const CONSIDERED = 10;
 const MAX_SUBQUERIES = 3;
+/** Characters that a decomposition may be longer for each further line. */
+const MORE_FOR_SUBQUERIES = 6;
 /** A supporting law is judged by at most so many of its terms: enough for its subject, flat in its length. */
 const SUPPORT_TERMS = 400;
 
@@ -79,7 +81,7 @@ export function rewriteTarget(
   }
 }
 
-/** A JSON array with one line for each article, three at most, within the length of one answer. */
+/** A JSON array with one line for each of up to three articles, as different as they come. */
 export function decomposeTarget(
   golds: readonly Article[],
   question: string,
@@ -87,15 +89,37 @@ export function decomposeTarget(
   random: Random,
   options: TargetOptions = DEFAULT_TARGETS,
 ): string {
-  const chosen = golds.slice(0, MAX_SUBQUERIES);
+  const chosen = spread(random.shuffle(golds), MAX_SUBQUERIES, source);
   const perLine = chosen.length === 1 ? options.terms : 3;
-  const maxChars = Math.floor(options.maxChars / chosen.length);
+  const maxChars = Math.floor((options.maxChars + MORE_FOR_SUBQUERIES * (chosen.length - 1)) / chosen.length);
   const lines = chosen.map((gold) => {
     const { said, unsaid } = pickTerms(gold, question, source, random, options);
-    const law = lawShortName(lawOf(gold));
+    const name = lawShortName(lawOf(gold));
+    const law = name.length > maxChars / 2 && chosen.length > 1 ? '' : name;
     return line(law, [...said.slice(0, options.copied), ...unsaid], perLine, maxChars);
   });
   return JSON.stringify([...new Set(lines)]);
+}
+
+/** The first article, and up to `most` in all, each the one that shares the fewest terms with those before it. */
+function spread(golds: readonly Article[], most: number, { terms }: TargetSource): Article[] {
+  const termsOf = new Map(golds.map((gold) => [gold, terms.articleTerms(gold.id, CONSIDERED)]));
+  const chosen = golds.slice(0, 1);
+  const seen = new Set(termsOf.get(chosen[0]!));
+  while (chosen.length < Math.min(most, golds.length)) {
+    let next: Article | undefined;
+    let fewest = Infinity;
+    for (const gold of golds) {
+      const shared = termsOf.get(gold)!.filter((term) => seen.has(term)).length;
+      if (!chosen.includes(gold) && shared < fewest) {
+        next = gold;
+        fewest = shared;
+      }
+    }
+    chosen.push(next!);
+    for (const term of termsOf.get(next!)!) seen.add(term);
+  }
+  return chosen;
 }
 
 /** A gold in an interpretation or a procedural law, else the supporting law nearest to a gold, with its terms. */
