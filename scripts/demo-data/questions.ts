@@ -25,6 +25,7 @@ export interface Placed {
 
 const SEED = 20;
 const LENGTH = { min: 12, max: 45 };
+const SHARE = { termAsk: 0.12, commonAsk: 0.2 };
 const COMMON_ASKS = ['我该怎么办', '法律上怎么说', '有什么办法吗', '这种情况怎么处理'];
 const OPENERS = ['请问', '想问一下，', '求助：', '帮忙看看，'];
 const JOINTS = ['；另外，', '；还有，', '。还有件事，', '；除了这个，'];
@@ -54,9 +55,12 @@ function goldOf(placed: Placed, event: Phrase, ask?: Phrase): string[] {
   return placed.ids.filter((_, i) => answers.has(i));
 }
 
-/** An ask of the concept (three in four) or a common one. */
+/** An ask of the concept: in lay words, now and then with a word of the statute, or a common one. */
 function drawAsk(concept: Concept, random: Random): Phrase {
-  return random.int(4) === 0 ? { text: pick(COMMON_ASKS, random), answers: [] } : pick(concept.asks, random);
+  const draw = random.next();
+  if (draw < SHARE.termAsk) return pick(concept.termAsks, random);
+  const common = draw > 1 - SHARE.commonAsk;
+  return { text: pick(common ? COMMON_ASKS : concept.layAsks, random), answers: [] };
 }
 
 function single(
@@ -121,7 +125,7 @@ function procedural(
   scene: string | undefined,
   random: Random,
 ): Draft {
-  const ask = pick(p.concept.asks, random);
+  const ask = drawAsk(p.concept, random);
   const start = scene ? `${scene}，` : '';
   const pairs: [string, string][] = [[ea.text, ep.text]];
   if (scene) pairs.push([scene, ea.text]);

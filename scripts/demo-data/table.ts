@@ -9,7 +9,8 @@
  *   条 text            an article of the concept, numbered from 1 within it
  *   事 text            a lay phrase: what happened; 事13: answered by articles 1 and 3 (bare: by all)
  *   补 text            a lay phrase: a further fact, fits behind any 事 of the concept
- *   问 text            what is asked; 问2: article 2 answers it as well
+ *   问 text            what is asked, in lay words
+ *   求 text            what is asked, with a word of the statute; 求2: article 2 answers it as well
  */
 import { UserError } from '../../src/base/errors.ts';
 
@@ -27,7 +28,8 @@ export interface Concept {
   articles: string[];
   events: Phrase[];
   facts: string[];
-  asks: Phrase[];
+  layAsks: string[];
+  termAsks: Phrase[];
 }
 
 export interface Law {
@@ -38,7 +40,7 @@ export interface Law {
   concepts: Concept[];
 }
 
-const LINE = /^(法|景|总|题|条|事|补|问)(@\S+|\d+)? (.+)$/u;
+const LINE = /^(法|景|总|题|条|事|补|问|求)(@\S+|\d+)? (.+)$/u;
 
 /** Parses one law's table; `where` names the file in errors. Throws `UserError` on a malformed line. */
 export function parseLaw(source: string, where: string): Law {
@@ -77,12 +79,14 @@ export function parseLaw(source: string, where: string): Law {
         articles: [],
         events: [],
         facts: [],
-        asks: [],
+        layAsks: [],
+        termAsks: [],
       });
     } else if (mark === '条') inConcept().articles.push(text);
     else if (mark === '事') inConcept().events.push(phrase(false));
     else if (mark === '补') inConcept().facts.push(text);
-    else inConcept().asks.push(phrase(true));
+    else if (mark === '问') inConcept().layAsks.push(text);
+    else inConcept().termAsks.push(phrase(true));
   });
   for (const { phrase, digits, concept, implied } of raw) {
     const all = implied ? [] : concept.articles.map((_, i) => i);
