@@ -45,7 +45,8 @@ export async function createSession(
     executionMode: 'sequential',
     graphOptimizationLevel: 'all',
     enableCpuMemArena: options.arena,
-    enableMemPattern: options.arena,
+    // patterns are remembered for every input shape, and shapes change with every batch
+    enableMemPattern: false,
     logSeverityLevel: 3,
     extra: {
       session: {
