@@ -49,6 +49,7 @@ const TEXT_SHARE = 0.35;
 const TEXT_CHARS = 96;
 const MAX_TOKENS = 128;
 const MAX_QUESTION = 72;
+const MIN_STATEMENT = 8;
 /** Chance of a word that has a lay alternative to be replaced. */
 const LAY_SHARE = 0.5;
 /** Mixture of the roles in the made-up pairs. */
@@ -174,17 +175,23 @@ function pickRole(random: Random): Role {
 
 /** A question about the articles, at most 72 characters. */
 export function pseudoQuestion(golds: readonly Article[], random: Random): string {
-  const room = Math.floor((MAX_QUESTION - 12) / golds.length);
-  const parts = golds.map(({ text }) => {
-    const clauses = splitClauses(text);
-    const from = random.int(clauses.length);
-    const most = golds.length > 1 ? 1 : 3;
-    const span = clauses.slice(from, from + 1 + random.int(most)).join('，');
-    return dropSpan(inLayWords(span, random), random).slice(0, room);
-  });
   const opening = QUESTION_OPENINGS[random.int(QUESTION_OPENINGS.length)]!;
   const ending = QUESTION_ENDINGS[random.int(QUESTION_ENDINGS.length)]!;
+  const room = Math.floor((MAX_QUESTION - opening.length - ending.length) / golds.length) - 1;
+  const most = golds.length > 1 ? 1 : 3;
+  const parts = golds.map(({ text }) =>
+    dropSpan(inLayWords(neighbouringClauses(text, most, random), random), random).slice(0, room),
+  );
   return `${opening}${parts.join('，')}${ending}`;
+}
+
+/** One to `most` clauses in a row, and as many more as it takes to say anything. */
+function neighbouringClauses(text: string, most: number, random: Random): string {
+  const clauses = splitClauses(text);
+  const from = random.int(clauses.length);
+  let to = from + 1 + random.int(most);
+  while (to < clauses.length && clauses.slice(from, to).join('').length < MIN_STATEMENT) to++;
+  return clauses.slice(from, to).join('，');
 }
 
 /** Clauses of a text without their punctuation; a text of nothing else is one clause. */

@@ -89,7 +89,7 @@ export function decomposeTarget(
   random: Random,
   options: TargetOptions = DEFAULT_TARGETS,
 ): string {
-  const chosen = spread(random.shuffle(golds), MAX_SUBQUERIES, source);
+  const chosen = spread(random.shuffle([...new Set(golds)]), MAX_SUBQUERIES, source);
   const perLine = chosen.length === 1 ? options.terms : 3;
   const maxChars = Math.floor((options.maxChars + MORE_FOR_SUBQUERIES * (chosen.length - 1)) / chosen.length);
   const lines = chosen.map((gold) => {
@@ -101,7 +101,7 @@ export function decomposeTarget(
   return JSON.stringify([...new Set(lines)]);
 }
 
-/** The first article, and up to `most` in all, each the one that shares the fewest terms with those before it. */
+/** The first of the distinct articles, and up to `most` in all, each the one that shares the fewest terms with those before it. */
 function spread(golds: readonly Article[], most: number, { terms }: TargetSource): Article[] {
   const termsOf = new Map(golds.map((gold) => [gold, terms.articleTerms(gold.id, CONSIDERED)]));
   const chosen = golds.slice(0, 1);
