@@ -23,6 +23,22 @@ export interface UpdateStats extends LossStats {
   tokensAfter: number;
 }
 
+/**
+ * A call must have one usable log-probability for each sampled token. Checked call by call: in the flat
+ * vectors of a step a value too many here and one too few there would only shift what lies between.
+ */
+function checkCall({ trajectory, call }: CreditedCall): void {
+  const { outputIds, logprobs } = trajectory.calls[call]!;
+  const fail = (what: string): never => {
+    const { step, queryId, member } = trajectory;
+    throw new RangeError(`step ${step}, question ${queryId}, member ${member}, call ${call}: ${what}`);
+  };
+  if (logprobs.length !== outputIds.length)
+    fail(`${logprobs.length} log-probabilities for ${outputIds.length} sampled tokens`);
+  const bad = logprobs.find((value) => !Number.isFinite(value) || value <= -9000);
+  if (bad !== undefined) fail(`a log-probability is ${bad}: such a sample cannot be trained on`);
+}
+
 /** Per-token values of all passes under some weights. */
 async function tokenValues(
   learner: Learner,
@@ -43,7 +59,11 @@ async function tokenValues(
 
 /**
  * Trains on the calls. The learner's own log-probabilities before the first update are `old`; the
- * rollout's correct for the sampler. Statistics are those of the first epoch, before any update.
+ * rollout's correct for the sampler. Statistics are those of the first epoch, before any update, but for
+ * `ratioMean` and `clipFraction`, which say nothing there: they are the last epoch's.
+ *
+ * @throws RangeError that names the call when a log-probability is missing, not finite or a server's
+ *   stand-in for minus infinity. Nothing has changed then.
  */
 export async function updatePolicy(
   learner: Learner,
@@ -51,6 +71,7 @@ export async function updatePolicy(
   rateOf: (epoch: number) => number,
   config: UpdateConfig,
 ): Promise<UpdateStats> {
+  for (const call of calls) checkCall(call);
   const records = calls.map(({ trajectory, call }) => trajectory.calls[call]!);
   const packed = packSamples(records, config.limits);
   const advantages = Float32Array.from(
@@ -95,6 +116,8 @@ export async function updatePolicy(
       tokensBefore: packed.tokensBefore,
       tokensAfter: packed.tokensAfter,
     };
+    stats.ratioMean = out.stats.ratioMean;
+    stats.clipFraction = out.stats.clipFraction;
     if (!applied) stats.skipped += 1;
   }
   return stats!;
