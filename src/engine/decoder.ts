@@ -69,8 +69,17 @@ export function outputProjection(config: DecoderConfig, weights: DecoderWeights)
   return weights.base(name, [config.vocabSize, config.hiddenSize]);
 }
 
-/** Hidden states after the final norm, at `rows`: `[r, hidden]`. */
-export function decoderHidden(config: DecoderConfig, weights: DecoderWeights, input: DecoderInput): Node {
+/** A decoder in parts, for callers that walk the layers themselves. */
+export interface Decoder {
+  /** Token embeddings `[b · t, hidden]`. */
+  embed(): Node;
+  /** One layer: `[b · t, hidden]` → the same; the last one gives only the rows, `[r, hidden]`. */
+  layer(layer: number, hidden: Node): Node;
+  /** The final norm. */
+  final(hidden: Node): Node;
+}
+
+export function createDecoder(config: DecoderConfig, weights: DecoderWeights, input: DecoderInput): Decoder {
   const { hiddenSize, heads, kvHeads, headDim, intermediateSize, rmsNormEps } = config;
   const [b, t] = input.ids.shape as [Dim, Dim];
   const graph: Graph = input.ids.graph;
@@ -91,13 +100,10 @@ export function decoderHidden(config: DecoderConfig, weights: DecoderWeights, in
   const split = (x: Node, count: number): Node => reshape(x, [b, t, count, headDim]);
   const headsFirst = (x: Node): Node => transpose(x, [0, 2, 1, 3]);
 
-  const embedding = weights.base('model.embed_tokens.weight', [config.vocabSize, hiddenSize]);
-  const flatIds = reshape(input.ids, [flat(b, t)]);
-  let hidden = gather(embedding, flatIds);
-  for (let layer = 0; layer < config.layers; layer++) {
+  const runLayer = (layer: number, before: Node): Node => {
     const at = `layers.${layer}`;
     const bias = config.attentionBias;
-    const x = norm(hidden, `${at}.input_layernorm`, hiddenSize);
+    const x = norm(before, `${at}.input_layernorm`, hiddenSize);
     const project = (name: string, count: number): Node =>
       split(linear(x, `${at}.self_attn.${name}_proj`, [count * headDim, hiddenSize], bias), count);
     const rotated = (name: string, count: number): Node => {
@@ -108,15 +114,30 @@ export function decoderHidden(config: DecoderConfig, weights: DecoderWeights, in
     const q = times(rotated('q', heads), queryScale);
     const context = input.attend(layer, q, rotated('k', kvHeads), headsFirst(project('v', kvHeads)));
     const joined = reshape(headsFirst(context), [flat(b, t), heads * headDim]);
-    hidden = linear(joined, `${at}.self_attn.o_proj`, [hiddenSize, heads * headDim], bias, hidden);
-    if (layer === config.layers - 1) hidden = gather(hidden, input.rows);
+    const mixed = linear(joined, `${at}.self_attn.o_proj`, [hiddenSize, heads * headDim], bias, before);
+    const hidden = layer === config.layers - 1 ? gather(mixed, input.rows) : mixed;
     const z = norm(hidden, `${at}.post_attention_layernorm`, hiddenSize);
     const up = (name: string): Node =>
       linear(z, `${at}.mlp.${name}_proj`, [intermediateSize, hiddenSize], false);
     const inner = swiglu(up('gate'), up('up'));
-    hidden = linear(inner, `${at}.mlp.down_proj`, [hiddenSize, intermediateSize], false, hidden);
-  }
-  return norm(hidden, 'norm', hiddenSize);
+    return linear(inner, `${at}.mlp.down_proj`, [hiddenSize, intermediateSize], false, hidden);
+  };
+  return {
+    embed() {
+      const embedding = weights.base('model.embed_tokens.weight', [config.vocabSize, hiddenSize]);
+      return gather(embedding, reshape(input.ids, [flat(b, t)]));
+    },
+    layer: runLayer,
+    final: (hidden) => norm(hidden, 'norm', hiddenSize),
+  };
+}
+
+/** Hidden states after the final norm, at `rows`: `[r, hidden]`. */
+export function decoderHidden(config: DecoderConfig, weights: DecoderWeights, input: DecoderInput): Node {
+  const decoder = createDecoder(config, weights, input);
+  let hidden = decoder.embed();
+  for (let layer = 0; layer < config.layers; layer++) hidden = decoder.layer(layer, hidden);
+  return decoder.final(hidden);
 }
 
 function flat(b: Dim, t: Dim): Dim {

@@ -9,7 +9,6 @@ import { attentionProbabilities, foldHeads, rowValues, silu } from './composites
 import {
   broadcastTo,
   concat,
-  constant,
   cos,
   equal,
   exp,
@@ -132,6 +131,7 @@ export const GRADIENTS: { readonly [K in OpName]: Gradient<K> | null } = {
       return () => slice(g, axis, from, to);
     });
   },
+  after: (_, g, _x, ...others) => [() => g, ...others.map(() => undefined)],
 
   gather: (_, g, x, index) => [() => scatterAdd(g, index!, x!.shape[0]!), undefined],
   scatterAdd: (_, g, _updates, index) => [() => gather(g, index!), undefined],
@@ -218,6 +218,3 @@ export const GRADIENTS: { readonly [K in OpName]: Gradient<K> | null } = {
     ];
   },
 };
-
-/** A scalar 1: the seed of a scalar's gradient. */
-export const one = (like: Node): Node => constant(like.graph, 'f32', [], [1]);

@@ -127,6 +127,11 @@ export const broadcastTo = (x: Node, shape: readonly Dim[]): Node =>
 export const slice = (x: Node, axis: number, start: number, end: number): Node =>
   apply('slice', [x], { axis, start, end });
 export const concat = (parts: readonly Node[], axis: number): Node => apply('concat', parts, { axis });
+/**
+ * x, but not before `others` are computed, and never merged with x: what is built on it is computed again.
+ * All f32 matrices.
+ */
+export const after = (x: Node, others: readonly Node[]): Node => apply('after', [x, ...others], {});
 /** All dimensions but the last folded into one. */
 export const flatten = (x: Node): Node =>
   reshape(x, [dimProduct(x.shape.slice(0, -1)), x.shape[x.shape.length - 1]!]);
@@ -181,15 +186,15 @@ export const rowSurrogate = (parts: {
 }): Node =>
   apply('rowSurrogate', [parts.hidden, parts.weight, parts.target, parts.coef, parts.entropyCoef], {});
 
-/** Every node the outputs depend on, in topological order. */
-export function reachable(outputs: readonly Node[]): Node[] {
+/** Every node the outputs depend on, in topological order; not what lies below `barrier`. */
+export function reachable(outputs: readonly Node[], barrier?: Node): Node[] {
   const seen = new Set<Node>();
   const stack = [...outputs];
   while (stack.length > 0) {
     const node = stack.pop()!;
     if (seen.has(node)) continue;
     seen.add(node);
-    stack.push(...node.inputs);
+    if (node !== barrier) stack.push(...node.inputs);
   }
   return [...seen].sort((a, b) => a.id - b.id);
 }

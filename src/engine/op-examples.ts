@@ -5,6 +5,7 @@
 
 import type { Dim } from './dims.ts';
 import {
+  after,
   and,
   attention,
   broadcastTo,
@@ -75,6 +76,9 @@ const causal = (graph: Graph): Node => {
   return where(later, scalar(graph, -1e30), scalar(graph, 0));
 };
 
+/** A value that takes no gradient: `after` passes none to what it waits for. */
+const detached = (x: Node): Node => toFloat(less(x, scalar(x.graph, 0)));
+
 export const EXAMPLES: { readonly [K in OpName]: readonly Example[] } = {
   input: [({ x }) => x(['N', 3])],
   weight: [({ graph, x }) => plus(x(['N', 3]), weight(graph, 'w', [3]))],
@@ -127,6 +131,13 @@ export const EXAMPLES: { readonly [K in OpName]: readonly Example[] } = {
   broadcastTo: [({ x }) => times(broadcastTo(x(['N', 1]), ['N', 3]), x(['N', 3]))],
   slice: [({ x }) => slice(x(['N', 5]), 1, 1, 3), ({ x }) => slice(x(['N', 5]), 1, 0, 5)],
   concat: [({ x }) => concat([x(['N', 2]), x(['N', 1]), x(['N', 3])], 1)],
+  after: [
+    ({ x }) => {
+      const [a, b] = [x(['N', 3]), x([4, 3])];
+      const later = after(a, [detached(b), detached(a)]);
+      return plus(times(a, exp(later)), reduceSum(b, [0], true));
+    },
+  ],
 
   gather: [({ x, index }) => gather(x([4, 3]), index(['N'], 4))],
   scatterAdd: [({ x, index }) => scatterAdd(x(['N', 3]), index(['N'], 4), 4)],

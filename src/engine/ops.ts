@@ -46,6 +46,7 @@ export interface OpAttrs {
   broadcastTo: { shape: Dim[] };
   slice: { axis: number; start: number; end: number };
   concat: { axis: number };
+  after: None;
   // rows
   gather: None;
   scatterAdd: { size: Dim };
@@ -209,6 +210,8 @@ export const OPS: { readonly [K in OpName]: OpDef<K> } = {
       return { shape: first.shape.map((d, i) => (i === axis ? total : d)), dtype: first.dtype };
     },
   },
+  /** The first input, once the others are there: orders a computation, changes no value. */
+  after: { infer: ([x]) => ({ shape: x!.shape, dtype: x!.dtype }) },
 
   gather: {
     infer([x, index]) {

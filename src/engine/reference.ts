@@ -147,6 +147,7 @@ const KERNELS: { readonly [K in OpName]: Kernel<K> } = {
       }
       throw new Error('concat: index out of range');
     }),
+  after: (_, __, x) => x!,
 
   gather: (_, shape, x, index) => fill(shape, ([r, c]) => at(x!, [index!.data[r!]!, c!])),
   scatterAdd: (_, shape, updates, index) =>

@@ -203,6 +203,39 @@ describe('a session', () => {
     rmSync(folder, { recursive: true });
   });
 
+  test.each([
+    ['lora', { recompute: true, rowChunks: 1 }],
+    ['lora', { recompute: false, rowChunks: 3 }],
+    ['full', { recompute: true, rowChunks: 4 }],
+    ['full', { recompute: true, rowChunks: 9 }],
+  ] as const)('mode %s: a memory plan %o changes no result', async (mode, memory) => {
+    const folder = tinyModel();
+    const lora = { r: 4, alpha: 8, rslora: false, targets: ALL_MODULES };
+    const options = { folder, lora, mode, gradients: true, threads: 1 };
+    const params = new Map([
+      ...(mode === 'full' ? readSafetensors(`${folder}/model.safetensors`).tensors : []),
+      ...randomAdapter(folder, lora).tensors,
+    ]);
+    const random = stream(8, 'plan');
+    const ids = (n: number): number[] => Array.from({ length: n }, () => random.int(50));
+    const batch = chainBatch([{ ids: ids(6) }, { ids: ids(9), promptLength: 7 }]);
+    const coef = Float32Array.from(batch.targetId, () => random.normal());
+    const results = [];
+    for (const plan of [undefined, memory]) {
+      const session = await createTrainingSession({ ...options, ...(plan ? { memory: plan } : {}) });
+      results.push(await session.run(batch, params, 2, coef, coef.toReversed()));
+      await session.release();
+    }
+    const [fast, small] = results;
+    expect(maxDifference(small!.rows.logprobs, fast!.rows.logprobs)).toBeLessThan(1e-5);
+    expect(maxDifference(small!.rows.entropies, fast!.rows.entropies)).toBeLessThan(1e-5);
+    for (const [name, { data }] of fast!.gradients!) {
+      const largest = Math.max(...data.map(Math.abs));
+      expect(maxDifference(small!.gradients!.get(name)!.data, data) / largest, name).toBeLessThan(1e-5);
+    }
+    rmSync(folder, { recursive: true });
+  });
+
   test.each(['F16', 'BF16'] as const)('reads %s weights as their f32 values', async (dtype) => {
     const half = tinyModel(TINY, dtype);
     const wide = tinyModel();

@@ -88,6 +88,18 @@ export const LOWER: { readonly [K in OpName]: Lowering<K> } = {
   slice: (e, { attrs: { axis, start, end } }, x) =>
     e.emit('Slice', [x!, e.i64([start]), e.i64([end]), e.i64([axis])]),
   concat: (e, { attrs: { axis } }, ...parts) => e.emit('Concat', parts, { axis: int(axis) }),
+  // x + 0 · (a corner of each of the others): a data dependency that no optimiser may drop, since 0 · x is
+  // not 0 for every x
+  after(e, node, x, ...others) {
+    const corner = (name: string, i: number): string => {
+      const ones = node.inputs[i + 1]!.shape.map(() => 1);
+      const first = e.emit('Slice', [name, e.i64(ones.map(() => 0)), e.i64(ones)]);
+      return e.emit('Reshape', [first, e.i64([1])]);
+    };
+    const corners = others.map(corner);
+    const all = corners.length === 1 ? corners[0]! : e.emit('Sum', corners);
+    return e.emit('Add', [x!, e.emit('Mul', [all, e.f32(0)])]);
+  },
 
   gather: plain('Gather', { axis: int(0) }),
   // ScatterElements runs on one thread in index order; ScatterND races when indices repeat
