@@ -19,6 +19,7 @@ import {
   scoreAll,
   topHits,
 } from '../env/retrieval/bm25-index.ts';
+import { byScoreThenId } from '../env/retrieval/lexical-rerank.ts';
 import type { Hit, Query } from '../env/types.ts';
 import { recallAt } from './metrics.ts';
 
@@ -40,6 +41,8 @@ const NAME_WEIGHTS = [0.25, 0.5, 1, 2, 4];
 const PRIOR_WEIGHTS = [0, 1, 2, 3, 4, 5, 6, 8];
 const NEIGHBOUR_WEIGHTS = [0, 0.3, 0.6, 1];
 const NEIGHBOURS = 10;
+/** The recall that decides constants. */
+const TUNED_AT = 10;
 
 /**
  * Rankings of the validation questions, `depth` long at most, by
@@ -56,15 +59,16 @@ const NEIGHBOURS = 10;
  */
 export function baselineRankings(retriever: Bm25Retriever, data: BaselineData, depth = 30): Baseline[] {
   const stage = setStage(retriever, data);
+  const top = (scores: Float32Array, k: number): string[] => idsOf(topHits(stage.index, scores, k));
   const rank = (scores: (query: Query) => Float32Array): string[][] =>
-    data.validation.map((query) => idsOf(topHits(stage.index, scores(query), depth)));
+    data.validation.map((query) => top(scores(query), depth));
   const withName = (name: string, lawFor: (query: Query) => string): Baseline => {
     const score = (query: Query, weight: number) => addName(stage, query, lawFor(query), weight);
-    const weight = choose(stage, NAME_WEIGHTS, (query) => (w) => score(query, w));
+    const weight = choose(stage, NAME_WEIGHTS, (query) => (w) => top(score(query, w), TUNED_AT));
     return { name, rankings: rank((query) => score(query, weight)), settings: { weight } };
   };
   const grid = PRIOR_WEIGHTS.flatMap((c) => NEIGHBOUR_WEIGHTS.map((w) => ({ c, w })));
-  const prior = choose(stage, grid, (query) => addPrior(stage, query, query));
+  const prior = choose(stage, grid, (query) => rankByPrior(stage, query, query, TUNED_AT));
   return [
     { name: 'BM25', rankings: rank(stage.plain), settings: {} },
     withName("BM25 + the most cited law's name", () => stage.mostCited),
@@ -72,7 +76,7 @@ export function baselineRankings(retriever: Bm25Retriever, data: BaselineData, d
     { name: 'BM25 within the laws cited in training', rankings: rank(withinCited(stage)), settings: {} },
     {
       name: 'BM25 + law prior + nearest training questions',
-      rankings: rank((query) => addPrior(stage, query, null)(prior)),
+      rankings: data.validation.map((query) => rankByPrior(stage, query, null, depth)(prior)),
       settings: prior,
     },
   ];
@@ -157,19 +161,19 @@ function setStage(retriever: Bm25Retriever, { corpus, train }: BaselineData): St
 }
 
 /**
- * The choice with the best mean recall@10 on the training questions, the first of equals. One question
- * at a time, so that its scores are computed once for all choices.
+ * The choice with the best mean recall on the training questions, the first of equals. One question at a
+ * time, so that what all choices share is computed once.
  */
 function choose<T>(
   stage: Stage,
   choices: readonly T[],
-  scorer: (query: Query) => (choice: T) => Float32Array,
+  ranker: (query: Query) => (choice: T) => string[],
 ): T {
   const sums = new Float64Array(choices.length);
   for (const query of stage.train) {
-    const score = scorer(query);
+    const rank = ranker(query);
     choices.forEach((choice, i) => {
-      sums[i]! += recallAt(10, idsOf(topHits(stage.index, score(choice), 10)), query.gold);
+      sums[i]! += recallAt(TUNED_AT, rank(choice), query.gold);
     });
   }
   return choices[sums.reduce((best, sum, i) => (sum > sums[best]! + 1e-9 ? i : best), 0)]!;
@@ -187,25 +191,56 @@ function withinCited({ plain, lawOfDocument, citations }: Stage): (query: Query)
   return (query) => plain(query).map((score, d) => (citations[lawOfDocument[d]!]! > 0 ? score : 0));
 }
 
-/** Baseline 5. `leftOut`: a training question whose own citations must not count. */
-function addPrior(
+/**
+ * Baseline 5: the first `depth` ids for any c and w. `leftOut`: a training question whose own citations
+ * must not count.
+ *
+ * Documents whose laws are cited equally often keep their BM25 order under every c, so the best of each
+ * such class and the neighbours' golds hold the best of all: hundreds of candidates instead of all.
+ */
+function rankByPrior(
   stage: Stage,
   query: Query,
   leftOut: Query | null,
-): (weights: { c: number; w: number }) => Float32Array {
+  depth: number,
+): (weights: { c: number; w: number }) => string[] {
   const plain = stage.plain(query);
-  const near = stage.nearest(query);
   const citations = stage.citations.slice();
   for (const id of leftOut?.gold ?? []) citations[stage.lawNumber(id)]!--;
-  const logs = citations.map((n) => Math.log(1 + n));
+  const votes = new Map<number, number>();
+  for (const { score, gold } of stage.nearest(query)) {
+    for (const d of gold.map((id) => stage.index.documentOf.get(id)!))
+      votes.set(d, (votes.get(d) ?? 0) + score);
+  }
+  const cited = (d: number): number => citations[stage.lawOfDocument[d]!]!;
+  const candidates = new Set([...bestOfClasses(plain, cited, depth), ...votes.keys()]);
   return ({ c, w }) => {
-    const scores = new Float32Array(plain.length);
-    for (let d = 0; d < scores.length; d++) scores[d] = plain[d]! + c * logs[stage.lawOfDocument[d]!]!;
-    for (const { score, gold } of near) {
-      for (const id of gold) scores[stage.index.documentOf.get(id)!]! += w * score;
-    }
-    return scores;
+    const hits = Array.from(candidates, (d) => ({
+      id: stage.index.ids[d]!,
+      score: plain[d]! + c * Math.log(1 + cited(d)) + w * (votes.get(d) ?? 0),
+    }));
+    return idsOf(hits.sort(byScoreThenId).slice(0, depth));
   };
+}
+
+/** The `depth` documents with the highest scores of every class, ties by document. */
+function bestOfClasses(scores: Float32Array, classOf: (document: number) => number, depth: number): number[] {
+  const classes = new Map<number, { best: number[]; bar: number }>();
+  for (let d = 0; d < scores.length; d++) {
+    const key = classOf(d);
+    let kept = classes.get(key);
+    if (!kept) {
+      kept = { best: [], bar: -1 };
+      classes.set(key, kept);
+    }
+    if (scores[d]! <= kept.bar) continue;
+    let at = kept.best.length;
+    while (at > 0 && scores[kept.best[at - 1]!]! < scores[d]!) at--;
+    kept.best.splice(at, 0, d);
+    if (kept.best.length > depth) kept.best.pop();
+    if (kept.best.length === depth) kept.bar = scores[kept.best[depth - 1]!]!;
+  }
+  return [...classes.values()].flatMap(({ best }) => best);
 }
 
 const idsOf = (hits: Hit[]): string[] => hits.map(({ id }) => id);
