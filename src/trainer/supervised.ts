@@ -2,6 +2,7 @@
  * Supervised training of an adapter: causal cross-entropy on the targets, which is the learner's rows with
  * the coefficient −1 / (target tokens of the batch). Prompts carry no loss.
  */
+import { UserError } from '../base/errors.ts';
 import type { Random } from '../base/random.ts';
 import type { Learner } from './learner/learner.ts';
 import { packSamples, type Sample, type TreeLimits, tokensToRows } from './token-tree.ts';
@@ -29,10 +30,14 @@ export function batchSamples(samples: readonly Sample[], tokensPerStep: number):
   return batches;
 }
 
+/** Updates in a row whose gradient is not finite that end the training. */
+const MAX_SKIPPED = 3;
+
 /**
  * Trains for `epochs` passes (a fraction stops within a pass) over the samples, shuffled anew each pass.
  *
  * @param onStep called after each update with the mean loss (nats a target token) before it.
+ * @throws UserError after three updates in a row whose gradient is not finite; a single one is left out.
  */
 export async function trainSupervised(
   learner: Learner,
@@ -48,6 +53,7 @@ export async function trainSupervised(
     plan.push(...batches.slice(0, Math.ceil(batches.length * Math.min(1, left))));
   }
   let loss = 0;
+  let skippedInARow = 0;
   for (const [step, batch] of plan.entries()) {
     const packed = packSamples(batch, config.limits);
     const tokens = packed.offsets[packed.offsets.length - 1]!;
@@ -59,7 +65,14 @@ export async function trainSupervised(
       for (let r = 0; r < rowCoef.length; r++) sum += rowCoef[r]! * rows.logprobs[r]!;
     }
     loss = sum;
-    await learner.update(rateAt(step, plan.length));
+    const { applied } = await learner.update(rateAt(step, plan.length));
+    skippedInARow = applied ? 0 : skippedInARow + 1;
+    if (skippedInARow === MAX_SKIPPED)
+      throw new UserError(
+        `${MAX_SKIPPED} updates in a row had a gradient that is not finite`,
+        `warm start, update ${step + 1}`,
+        'lower sft.learningRate',
+      );
     onStep(step + 1, plan.length, loss);
   }
   return { steps: plan.length, loss };
