@@ -180,7 +180,9 @@ export function composeQuestions(laws: Law[], procedureKey: string): Question[] 
   const placed = laws.flatMap(placeConcepts);
   const substantive = placed.filter((p) => p.law !== procedureKey);
   const procedure = placed.filter((p) => p.law === procedureKey);
-  substantive.forEach((p, index) => composeSingles(pool, p, stream(SEED, 'single', p.name), index));
+  for (const [index, p] of substantive.entries()) {
+    composeSingles(pool, p, stream(SEED, 'single', p.name), index);
+  }
   for (const p of procedure) {
     const random = stream(SEED, 'single', p.name);
     for (const event of p.concept.events)
