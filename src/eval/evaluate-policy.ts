@@ -1,4 +1,5 @@
 /** Held-out evaluation of one policy version: its own episodes, read as rankings. */
+import { UserError } from '../base/errors.ts';
 import type { Query } from '../env/types.ts';
 import { type PolicyVersion, type RolloutContext, rollOut, type Sampling } from '../rollout/roll-out.ts';
 import type { Trajectory } from '../rollout/trajectory.ts';
@@ -67,7 +68,12 @@ const outcomeOf = (query: Query, { rounds, pool, termination }: Trajectory, k: n
   ...judge(pool, query.gold, k),
 });
 
-/** One episode a question; greedy when `sampling.temperature` is 0. */
+/**
+ * One episode a question; greedy when `sampling.temperature` is 0.
+ *
+ * @throws UserError when every rollout failed: that says nothing of the policy, only that the endpoint or a
+ *   tool is down.
+ */
 export async function evaluatePolicy(
   context: RolloutContext,
   queries: readonly Query[],
@@ -75,14 +81,22 @@ export async function evaluatePolicy(
   { k, sampling, sample, step }: EvaluationOptions,
 ): Promise<PolicyEvaluation> {
   let failed = 0;
+  let reason = '';
   const perQuestion = await Promise.all(
     queries.map(async (query) => {
       const id = { purpose: 'evaluate', step, member: sample };
       const result = await rollOut(context, query, policy, sampling, id);
       if (result.kind === 'ok') return outcomeOf(query, result.trajectory, k);
       failed++;
+      reason = result.reason;
       return { queryId: query.id, ranked: [], rounds: 0, invalid: false, recall: 0, mrr: 0, ndcg: 0 };
     }),
   );
+  if (failed > 0 && failed === queries.length)
+    throw new UserError(
+      `every rollout of the evaluation failed, the last one with ${reason}`,
+      policy.model,
+      'check the policy endpoint and the retriever',
+    );
   return summariseOutcomes(perQuestion, failed);
 }
