@@ -1,7 +1,7 @@
 /**
  * What a rewriter that knew the gold articles would write: search lines of the form
- * `law short name：term term …`. Terms come from the article, those that the question already says first,
- * so that a policy learns to copy before it learns to add. Some terms are left out at random, so that it
+ * `law short name：term term …`. Terms are the best of the article, those that the question already says
+ * first, so that a policy learns to copy before it learns to add. Some terms are left out at random, so that it
  * learns which terms may be said rather than one fixed answer.
  */
 import type { Random } from '../../base/random.ts';
@@ -70,14 +70,15 @@ export function rewriteTarget(
 ): string {
   const { said, unsaid } = pickTerms(gold, question, source, random, options);
   const law = lawShortName(lawOf(gold));
+  const { terms, copied, maxChars } = options;
   switch (role) {
     case 'rewrite_single':
-      return line(law, [...said.slice(0, options.copied), ...unsaid], options.terms, options.maxChars);
+      return line(law, said.slice(0, copied), unsaid, terms, gold, maxChars);
     case 'rewrite_supplement':
-      return line('', unsaid.length > 0 ? unsaid : said, options.terms + 1, options.maxChars);
+      return line('', [], unsaid.length > 0 ? unsaid : said, terms + 1, gold, maxChars);
     case 'repair':
-      // Another wording of the same article: its terms in any order, without regard to what was said.
-      return line(law, random.shuffle([...said, ...unsaid]), options.terms, options.maxChars);
+      // Another wording of the same article: any of its terms, without regard to what was said.
+      return line(law, [], random.shuffle([...said, ...unsaid]), terms, gold, maxChars);
   }
 }
 
@@ -96,7 +97,7 @@ export function decomposeTarget(
     const { said, unsaid } = pickTerms(gold, question, source, random, options);
     const name = lawShortName(lawOf(gold));
     const law = name.length > maxChars / 2 && chosen.length > 1 ? '' : name;
-    return line(law, [...said.slice(0, options.copied), ...unsaid], perLine, maxChars);
+    return line(law, said.slice(0, options.copied), unsaid, perLine, gold, maxChars);
   });
   return JSON.stringify([...new Set(lines)]);
 }
@@ -137,10 +138,8 @@ export function supportTarget(
   }
   const gold = golds[random.int(golds.length)]!;
   const { said, unsaid } = pickTerms(gold, question, source, random, options);
-  const support = nearestSupport([...said, ...unsaid], source);
-  const known = (term: string): number => (support?.terms.has(term) ? 0 : 1);
-  const terms = [...said.slice(0, options.copied), ...unsaid].sort((a, b) => known(a) - known(b));
-  return line(support?.law ?? lawShortName(lawOf(gold)), terms, options.terms, options.maxChars);
+  const law = nearestSupport([...said, ...unsaid], source)?.law ?? lawShortName(lawOf(gold));
+  return line(law, said.slice(0, options.copied), unsaid, options.terms, gold, options.maxChars);
 }
 
 /** The supporting law that shares the most idf with `terms`; the first of equals. */
@@ -175,16 +174,29 @@ function pickTerms(
   };
 }
 
-/** `law：t1 t2 …`, or the terms alone when `law` is empty; terms that no longer fit are left out. */
-function line(law: string, terms: readonly string[], most: number, maxChars: number): string {
-  let text = law;
-  let count = 0;
-  for (const term of terms) {
-    if (count === most) break;
-    const separator = count > 0 ? ' ' : law === '' ? '' : '：';
-    if (count > 0 && text.length + separator.length + term.length > maxChars) continue;
-    text += separator + term;
-    count++;
+/**
+ * `law：t1 t2 …`, or the terms alone when `law` is empty: the best `most` that fit, the copied before the
+ * added, each in the order of the article. Said in that order, a term follows from the one before it, and
+ * a small model that has read the article has no reason to repeat itself.
+ */
+function line(
+  law: string,
+  copied: readonly string[],
+  added: readonly string[],
+  most: number,
+  { text }: Article,
+  maxChars: number,
+): string {
+  let room = maxChars - law.length;
+  const fitting = new Set<string>();
+  for (const term of [...copied, ...added]) {
+    if (fitting.size === most) break;
+    if (fitting.size > 0 && term.length + 1 > room) continue;
+    fitting.add(term);
+    room -= term.length + 1;
   }
-  return text;
+  const inOrder = (terms: readonly string[]): string[] =>
+    terms.filter((term) => fitting.has(term)).sort((a, b) => text.indexOf(a) - text.indexOf(b));
+  const terms = [...inOrder(copied), ...inOrder(added)].join(' ');
+  return law === '' || terms === '' ? law + terms : `${law}：${terms}`;
 }
