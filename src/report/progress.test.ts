@@ -75,3 +75,12 @@ test('before anything is done there is no rate and no time left', () => {
   screen.start('step', 5).update(0);
   expect(written).toEqual(['step 0/5\n']);
 });
+
+test('a line started with its first result counts from there', () => {
+  const { screen, written, pass } = setUp({ isTTY: false });
+  const progress = screen.start('update', 4);
+  progress.update(1);
+  pass(6000);
+  progress.update(2);
+  expect(written).toEqual(['update 1/4\n', 'update 2/4  6.0 s each  12 s left\n']);
+});

@@ -30,6 +30,9 @@ const PLAIN_EVERY_MS = 5000;
 /** The rate is that of the last updates, since steps grow or shrink over a run. */
 const RATE_WINDOW = 20;
 
+/** No rate is told from a shorter time than this. */
+const EARLIEST_MS = 50;
+
 /** A screen on `output`; `now` in milliseconds. */
 export function createScreen(output: Output, now: () => number): Screen {
   let shown: string | null = null;
@@ -73,7 +76,9 @@ function progressLine(label: string, total: number, done: number, now: () => num
   const seen: { at: number; done: number }[] = [{ at: now(), done }];
   return (count: number, note: string): string => {
     const at = now();
-    if (count > seen.at(-1)!.done) seen.push({ at, done: count });
+    // A line that is started only when the first result is there starts counting from that.
+    if (seen.length === 1 && at - seen[0]!.at < EARLIEST_MS) seen[0] = { at: seen[0]!.at, done: count };
+    else if (count > seen.at(-1)!.done) seen.push({ at, done: count });
     if (seen.length > RATE_WINDOW + 1) seen.shift();
     const first = seen[0]!;
     const last = seen.at(-1)!;
