@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { UserError } from '../base/errors.ts';
-import { readJsonLines } from './jsonl.ts';
+import { filledString, readJsonLines } from './jsonl.ts';
 import type { Article } from './types.ts';
 
 export interface Corpus {
@@ -13,13 +13,10 @@ export interface Corpus {
   hash: string;
 }
 
-const filled = (what: string) =>
-  z.string().refine((text) => text.trim() !== '', { message: `${what} must not be empty` });
-
 const articleSchema = z.object({
-  id: filled('the id'),
+  id: filledString('the id'),
   title: z.string(),
-  text: filled('the text'),
+  text: filledString('the text'),
   law: z.string().nullish(),
 });
 

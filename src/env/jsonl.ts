@@ -1,10 +1,15 @@
 /** JSON Lines at the border: streamed, plain or gzip, every line checked, problems named by line. */
 import { createReadStream } from 'node:fs';
 import { createGunzip } from 'node:zlib';
-import type { z } from 'zod';
+import { z } from 'zod';
 import { messageOf, UserError } from '../base/errors.ts';
 
 const MAX_PROBLEMS = 10;
+
+/** A string with something in it; `what` names it in the message. */
+export function filledString(what: string): z.ZodString {
+  return z.string().refine((text) => text.trim() !== '', { message: `${what} must not be empty` });
+}
 
 /** Where a reader reports what is wrong with a line; `fail` throws once enough has been collected. */
 export interface Problems {

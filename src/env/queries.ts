@@ -2,15 +2,12 @@
 import { z } from 'zod';
 import { UserError } from '../base/errors.ts';
 import type { Corpus } from './corpus.ts';
-import { readJsonLines } from './jsonl.ts';
+import { filledString, readJsonLines } from './jsonl.ts';
 import type { Query } from './types.ts';
 
-const filled = (what: string) =>
-  z.string().refine((text) => text.trim() !== '', { message: `${what} must not be empty` });
-
 const querySchema = z.object({
-  id: filled('the id'),
-  query: filled('the question'),
+  id: filledString('the id'),
+  query: filledString('the question'),
   gold: z.array(z.string()).min(1, 'at least one gold article id is needed'),
 });
 

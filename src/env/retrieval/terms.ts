@@ -47,7 +47,7 @@ export function visitTerms(text: string, visitor: TermVisitor): void {
     const unit = folded.charCodeAt(i);
     let kind = table[unit]!;
     let width = 1;
-    if (unit >= 0xd800 && unit < 0xdc00 && i + 1 < end) {
+    if (folded.codePointAt(i)! > 0xffff) {
       // Beyond the basic plane: a rare ideograph is a term of its own.
       width = 2;
       const character = folded.slice(i, i + 2);
