@@ -1,8 +1,9 @@
-import { rmSync } from 'node:fs';
+import { readFileSync, rmSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { stream } from '../base/random.ts';
 import { createDecodeSession, type DecodeSession } from './decode-session.ts';
-import { loraScale } from './peft.ts';
+import { loraScale, readAdapter } from './peft.ts';
 import { ALL_MODULES, chainBatch, maxDifference, randomAdapter, tinyModel } from './test-support.ts';
 import { createTrainingSession } from './training-session.ts';
 import type { LoraSpec, TensorMap } from './types.ts';
@@ -150,4 +151,44 @@ describe('decode session', () => {
       }
     }
   });
+});
+
+test('greedy decoding continues prompts as transformers does', async () => {
+  const folder = fileURLToPath(new URL('../../test/vectors/qwen3-tiny', import.meta.url));
+  interface Sample {
+    ids: number[];
+    promptLength: number;
+    base: { greedy: number[] };
+    adapter: { greedy: number[] };
+  }
+  const { samples } = JSON.parse(readFileSync(`${folder}/vectors.json`, 'utf8')) as { samples: Sample[] };
+  const adapter = readAdapter(`${folder}/adapter`);
+  const session = await createDecodeSession({ folder, lora: adapter.spec, threads: 1 });
+  const best = (logprobs: Float32Array, row: number): number => {
+    const own = logprobs.subarray(row * session.vocabSize, (row + 1) * session.vocabSize);
+    return own.indexOf(Math.max(...own));
+  };
+  const prompts = samples.map((s) => Int32Array.from(s.ids.slice(0, s.promptLength)));
+  const ones = new Float32Array(samples.length).fill(1);
+  for (const kind of ['base', 'adapter'] as const) {
+    const params = kind === 'base' ? null : adapter.tensors;
+    const first = await session.prefill(prompts, params, ones);
+    const cache = cacheFrom(session, first, prompts, 64);
+    let logprobs = first.logprobs;
+    const outputs: number[][] = samples.map(() => []);
+    for (let i = 0; i < 8; i++) {
+      outputs.forEach((ids, row) => {
+        ids.push(best(logprobs, row));
+      });
+      const positions = Int32Array.from(prompts, (p) => p.length + i);
+      const tokens = Int32Array.from(outputs, (ids) => ids[i]!);
+      const input = { tokens, positions, capacity: 64, ...cache, temperature: ones };
+      const out = await session.step(input, params);
+      writeColumns(session, cache.keys, out.newKeys, positions, 64);
+      writeColumns(session, cache.values, out.newValues, positions, 64);
+      logprobs = out.logprobs;
+    }
+    expect(outputs).toEqual(samples.map((s) => s[kind].greedy));
+  }
+  await session.release();
 });
