@@ -22,7 +22,7 @@ beforeAll(async () => {
   bench = createBench();
   server = await bench.start();
   const { adapterRoot, folder } = bench;
-  writeFakeAdapter(join(adapterRoot, 'wide'), 0.9, 512);
+  writeFakeAdapter(join(adapterRoot, 'wide'), 0.9, 999);
   writeFakeAdapter(join(folder, 'elsewhere'), 0.9);
   symlinkSync(join(folder, 'elsewhere'), join(adapterRoot, 'link'));
   const broken = writeFakeAdapter(join(adapterRoot, 'broken'), 0);
@@ -89,7 +89,7 @@ describe('adapters', () => {
       () => load(server, 'wide', join(bench.adapterRoot, 'wide')),
       400,
       'BadRequestError',
-      /rank 512/,
+      /rank 999/,
     ],
     [
       'modules_to_save',

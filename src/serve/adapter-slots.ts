@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { messageOf } from '../base/errors.ts';
 import type { DecodeSession } from '../engine/decode-session.ts';
 import type { Adapter, LoraSpec, TensorMap } from '../engine/types.ts';
+import { attempt } from './attempt.ts';
 import type { EngineModel } from './engine-module.ts';
 import type { AdapterUid, LoadOutcome } from './protocol.ts';
 
@@ -60,69 +61,89 @@ function readChecked(
   }
 }
 
+interface SharedSession {
+  session: Promise<DecodeSession>;
+  users: number;
+}
+
 /** `onFree` hears of every adapter whose weights are let go. */
 export async function createAdapterSlots(
   model: EngineModel,
   maxRank: number,
   onFree: (uid: AdapterUid) => void,
 ): Promise<AdapterSlots> {
-  // Adapters of one shape share a compiled graph; weights are its inputs.
-  const sessions = new Map<string, Promise<DecodeSession>>();
-  const slots = new Map<AdapterUid, AdapterSlot>();
+  // Adapters of one shape share a compiled graph; weights are its inputs. It goes with its last adapter.
+  const sessions = new Map<string, SharedSession>();
+  const slots = new Map<AdapterUid, AdapterSlot & { sessionKey: string }>();
   let lastUid = 0;
 
-  function sessionFor(lora: LoraSpec | null): Promise<DecodeSession> {
-    const key = lora ? JSON.stringify([lora.r, lora.alpha, lora.rslora, [...lora.targets].sort()]) : 'base';
-    let session = sessions.get(key);
-    if (!session) {
-      session = model.session(lora);
-      sessions.set(key, session);
-      session.catch(() => sessions.delete(key));
+  function takeSession(key: string, lora: LoraSpec | null): Promise<DecodeSession> {
+    const shared = sessions.get(key) ?? { session: model.session(lora), users: 0 };
+    sessions.set(key, shared);
+    shared.users++;
+    return shared.session;
+  }
+
+  async function dropSession(key: string): Promise<void> {
+    const shared = sessions.get(key)!;
+    if (--shared.users > 0) return;
+    sessions.delete(key);
+    await (await shared.session).release();
+  }
+
+  function freeIfIdle(uid: AdapterUid): void {
+    const slot = slots.get(uid);
+    if (!slot?.retired || slot.uses > 0) return;
+    slots.delete(uid);
+    onFree(uid);
+    void dropSession(slot.sessionKey);
+  }
+
+  function keep(
+    uid: AdapterUid,
+    name: string,
+    sessionKey: string,
+    session: DecodeSession,
+    params: TensorMap | null,
+  ): void {
+    slots.set(uid, { uid, name, sessionKey, session, params, uses: 0, retired: false });
+  }
+
+  async function load(name: string, folder: string): Promise<LoadOutcome> {
+    const adapter = readChecked(model, folder, maxRank);
+    if ('kind' in adapter) return adapter;
+    const { r, alpha, rslora, targets } = adapter.spec;
+    const key = JSON.stringify([r, alpha, rslora, [...targets].sort()]);
+    const session = await attempt(() => takeSession(key, adapter.spec));
+    if (session.kind === 'error') {
+      sessions.delete(key);
+      return { kind: 'refused', message: session.message };
     }
-    return session;
+    // One token through the model: an adapter that the graph cannot take fails here, not in a batch.
+    const prompt = [new Int32Array([0])];
+    const trial = await attempt(() => session.value.prefill(prompt, adapter.tensors, Float32Array.of(1)));
+    if (trial.kind === 'error') {
+      await dropSession(key);
+      return { kind: 'refused', message: trial.message };
+    }
+    const uid = ++lastUid;
+    keep(uid, name, key, session.value, adapter.tensors);
+    return { kind: 'ok', adapter: uid, fingerprint: fingerprintOf(adapter), rank: r };
   }
 
-  function freeIfIdle(slot: AdapterSlot): void {
-    if (!slot.retired || slot.uses > 0) return;
-    slots.delete(slot.uid);
-    onFree(slot.uid);
-  }
-
-  slots.set(0, {
-    uid: 0,
-    name: 'base model',
-    session: await sessionFor(null),
-    params: null,
-    uses: 0,
-    retired: false,
-  });
-
+  keep(0, 'base model', 'base', await takeSession('base', null), null);
   return {
     get: (uid) => slots.get(uid),
-    async load(name, folder) {
-      const adapter = readChecked(model, folder, maxRank);
-      if ('kind' in adapter) return adapter;
-      try {
-        const session = await sessionFor(adapter.spec);
-        const trial = new Float32Array([1]);
-        // One token through the model: an adapter that the graph cannot take fails here, not in a batch.
-        await session.prefill([new Int32Array([0])], adapter.tensors, trial);
-        const uid = ++lastUid;
-        slots.set(uid, { uid, name, session, params: adapter.tensors, uses: 0, retired: false });
-        return { kind: 'ok', adapter: uid, fingerprint: fingerprintOf(adapter), rank: adapter.spec.r };
-      } catch (error) {
-        return { kind: 'refused', message: messageOf(error) };
-      }
-    },
+    load,
     retire(uid) {
       const slot = slots.get(uid);
       if (!slot || uid === 0) return;
       slot.retired = true;
-      freeIfIdle(slot);
+      freeIfIdle(uid);
     },
     release(slot) {
       slot.uses--;
-      freeIfIdle(slot);
+      freeIfIdle(slot.uid);
     },
     count: () => slots.size - 1,
   };

@@ -5,6 +5,7 @@ export type ApiErrorType =
   | 'InvalidUserInput'
   | 'NotFoundError'
   | 'AuthenticationError'
+  | 'PermissionDenied'
   | 'MethodNotAllowed'
   | 'RequestTooLarge'
   | 'TooManyRequests'

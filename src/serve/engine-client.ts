@@ -99,6 +99,8 @@ export async function startEngine(init: WorkerInit, log: (line: string) => void)
     generate(job, signal) {
       return new Promise((resolve, reject) => {
         if (death !== null) return reject(new EngineError('dead', `the engine is dead: ${death}`));
+        const cancelled = new EngineError('cancelled', 'the client went away');
+        if (signal.aborted) return reject(cancelled);
         const id = ++lastId;
         const samples = job.maxTokens > 0 ? job.prompts.length * job.n : 0;
         const expected = samples + (job.score ? job.prompts.length : 0);
@@ -109,7 +111,7 @@ export async function startEngine(init: WorkerInit, log: (line: string) => void)
         const cancel = (): void => {
           if (!jobs.delete(id)) return;
           send({ kind: 'cancel', id });
-          reject(new EngineError('cancelled', 'the client went away'));
+          reject(cancelled);
         };
         signal.addEventListener('abort', cancel, { once: true });
       });

@@ -4,6 +4,9 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { messageOf } from '../base/errors.ts';
 import { ApiError, badRequest, errorBody } from './api-error.ts';
 
+/** Names of this machine that nobody else can reach. */
+export const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost']);
+
 export type Answer =
   | { kind: 'json'; body: object }
   | { kind: 'text'; body: string }
@@ -36,6 +39,22 @@ export function checkKey(request: IncomingMessage, apiKey: string): void {
   const given = request.headers.authorization ?? '';
   if (!timingSafeEqual(digest(given), digest(`Bearer ${apiKey}`))) {
     throw new ApiError(401, 'AuthenticationError', 'Unauthorized: send the API key as a Bearer token');
+  }
+}
+
+/**
+ * Without a key the server is for this machine only. A web page whose name was made to resolve to loopback
+ * would still call it by its own name (DNS rebinding).
+ */
+export function checkLocalHost(request: IncomingMessage): void {
+  const host = request.headers.host ?? '';
+  const name = host.replace(/:\d+$/, '').replace(/^\[|\]$/g, '');
+  if (!LOOPBACK.has(name.toLowerCase())) {
+    throw new ApiError(
+      403,
+      'PermissionDenied',
+      `the server is not called '${name}': it is local, without a key`,
+    );
   }
 }
 

@@ -25,12 +25,15 @@ const tokenId = z.number().int().min(0);
 
 const completionSchema = z.strictObject({
   model: z.string(),
-  prompt: z.union([
-    z.string(),
-    z.array(tokenId).min(1),
-    z.array(z.string()).min(1),
-    z.array(z.array(tokenId).min(1)).min(1),
-  ]),
+  prompt: z.union(
+    [
+      z.string(),
+      z.array(tokenId).min(1),
+      z.array(z.string()).min(1),
+      z.array(z.array(tokenId).min(1)).min(1),
+    ],
+    { error: 'must be a text, token ids, or a list of one of them, and not empty' },
+  ),
   max_tokens: z.number().int().min(0).nullish(),
   n: z.number().int().min(1).nullish(),
   seed: z.number().int().nullish(),
@@ -189,7 +192,7 @@ export function parseCompletion(body: unknown, limits: RequestLimits): Completio
 export function checkPrompts(prompts: number[][], maxTokens: number, limits: RequestLimits): void {
   for (const prompt of prompts) {
     if (prompt.length === 0) throw badRequest('prompt: is empty', 'prompt');
-    if (prompt.length + Math.max(1, maxTokens) > limits.maxModelLen) {
+    if (prompt.length + maxTokens > limits.maxModelLen) {
       throw badRequest(
         `This model's maximum context length is ${limits.maxModelLen} tokens. ${maxTokens} output tokens ` +
           `were requested and the prompt has ${prompt.length} input tokens: shorten one of them.`,

@@ -1,4 +1,5 @@
 /** The server's life: faults, death, keys, start and end; and its small routes. */
+import { get } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { FAULT } from '../../test/serve/fake-engine.ts';
@@ -96,6 +97,18 @@ describe('trouble', () => {
     const right = await post(own, '/v1/completions', ask(), { authorization: 'Bearer secret' });
     expect(right.status).toBe(200);
   });
+});
+
+it('without a key answers only under a name of loopback', async () => {
+  const statusFor = (host: string) =>
+    new Promise((resolve) => {
+      get(`${server.url}/version`, { headers: { host } }, (answer) => {
+        answer.resume();
+        resolve(answer.statusCode);
+      });
+    });
+  for (const host of ['localhost:80', '127.0.0.1', '[::1]:9']) expect(await statusFor(host)).toBe(200);
+  for (const host of ['evil.example', 'localhost.evil.example:80']) expect(await statusFor(host)).toBe(403);
 });
 
 describe('small routes', () => {

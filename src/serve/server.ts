@@ -9,7 +9,7 @@ import { createAdapterRegistry } from './adapter-registry.ts';
 import { createDetokenizer } from './answer.ts';
 import { ApiError } from './api-error.ts';
 import { startEngine } from './engine-client.ts';
-import { checkKey, readJsonBody, sendAnswer, sendError } from './http.ts';
+import { checkKey, checkLocalHost, LOOPBACK, readJsonBody, sendAnswer, sendError } from './http.ts';
 import type { EngineLimits, EngineStats } from './protocol.ts';
 import { createRoutes, type Route } from './routes.ts';
 
@@ -27,7 +27,7 @@ export interface ServerOptions {
   servedModelName?: string;
   /** Threads of the engine; default 2. */
   threads?: number;
-  /** Default 64. */
+  /** Default 512. */
   maxLoraRank?: number;
   /** Adapters loaded at once; default 16. */
   maxAdapters?: number;
@@ -65,7 +65,6 @@ export interface PolicyServer {
   close(): Promise<void>;
 }
 
-const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost']);
 /** Open without a key: they tell nothing but whether the server lives. */
 const PUBLIC = new Set(['GET /health', 'GET /ping']);
 const MIB = 2 ** 20;
@@ -99,7 +98,7 @@ export async function startServer(options: ServerOptions): Promise<PolicyServer>
     cacheBytes: options.cacheBytes ?? 1024 * MIB,
     promptCacheBytes: options.promptCacheBytes ?? 64 * MIB,
     prefillTokens: 8192,
-    maxLoraRank: options.maxLoraRank ?? 64,
+    maxLoraRank: options.maxLoraRank ?? 512,
   };
   const engineModule = (options.engineModule ?? new URL(engineModuleName(), import.meta.url)).href;
   const init = { engineModule, modelFolder, threads: options.threads ?? 2, limits };
@@ -168,7 +167,8 @@ async function respond(
   });
   try {
     const path = (request.url ?? '/').split('?')[0]!;
-    if (apiKey && !PUBLIC.has(`${request.method} ${path}`)) checkKey(request, apiKey);
+    if (!apiKey) checkLocalHost(request);
+    else if (!PUBLIC.has(`${request.method} ${path}`)) checkKey(request, apiKey);
     if (!routes) throw new ApiError(503, 'ServiceUnavailable', 'the model is being loaded');
     const route = findRoute(routes, request.method ?? 'GET', path);
     const body = request.method === 'POST' ? await readJsonBody(request, maxBodyBytes) : null;

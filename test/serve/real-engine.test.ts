@@ -2,11 +2,12 @@
  * The whole way: endpoint client, HTTP, engine thread, decode graph, against what PyTorch, transformers and
  * PEFT compute for the same tiny model and adapter.
  */
-import { cpSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, rmSync, truncateSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { UserError } from '../../src/base/errors.ts';
 import { createEndpoint, type Endpoint } from '../../src/rollout/endpoint.ts';
 import { type PolicyServer, startServer } from '../../src/serve/server.ts';
 import { loadQwen3Tiny } from '../vectors/qwen3-tiny.ts';
@@ -111,4 +112,12 @@ it('an adapter served under a second name gives the same, and is gone once unloa
   await expect(endpoint.complete(call(prompt, { model: 'run-v2' }))).rejects.toMatchObject({
     reason: 'unknown-model',
   });
+});
+
+it('a model whose weights are cut short is a UserError at the start', async () => {
+  const broken = join(folder, 'broken');
+  cpSync(join(folder, 'model'), broken, { recursive: true });
+  truncateSync(join(broken, 'model.safetensors'), 5000);
+  const starting = startServer({ modelFolder: broken, adapterRoot: join(folder, 'adapters') });
+  await expect(starting).rejects.toBeInstanceOf(UserError);
 });
