@@ -49,21 +49,36 @@ export interface LoopParts {
   keep(checkpoint: Checkpoint): Promise<void>;
 }
 
-/** Trains from `progress` to `config.train.steps`; stops early, whole, when the signal fires. */
+/**
+ * Trains from `progress` to `config.train.steps`. When the signal fires it ends after the step, or the
+ * evaluation, under way, and a checkpoint of that is kept; it evaluates no more than the whole run would, so
+ * that a resumed run is the same run.
+ *
+ * @throws UserError after `optimizer.maxSkipped` updates in a row with a gradient that is not finite, and
+ *   when every rollout of a step failed.
+ */
 export async function trainLoop(parts: LoopParts, start: Progress): Promise<Progress> {
   const { config, signal } = parts;
   const { steps, evalEvery, checkpointEvery } = config.train;
   let progress = start;
-  if (progress.step === 0) progress = await evaluate(parts, progress);
+  let kept = start.step;
+  const keep = async (): Promise<void> => {
+    kept = progress.step;
+    await parts.keep({ progress, learner: await parts.learner.state() });
+  };
+  if (progress.best === null) {
+    progress = await evaluate(parts, progress);
+    kept = -1;
+  }
   while (progress.step < steps && !signal.aborted) {
     const started = parts.context.now();
     progress = await takeStep(parts, progress);
-    const last = progress.step === steps || signal.aborted;
+    const last = progress.step === steps;
     if (last || progress.step % evalEvery === 0) progress = await evaluate(parts, progress);
     progress = { ...progress, seconds: progress.seconds + (parts.context.now() - started) / 1000 };
-    if (last || progress.step % checkpointEvery === 0)
-      await parts.keep({ progress, learner: await parts.learner.state() });
+    if (last || progress.step % checkpointEvery === 0) await keep();
   }
+  if (signal.aborted && kept !== progress.step) await keep();
   return progress;
 }
 
@@ -94,6 +109,12 @@ async function takeStep(parts: LoopParts, progress: Progress): Promise<Progress>
     { queriesPerStep, groupSize, refill, sampling: trainSampling(config) },
     teaches,
   );
+  if (sampled.groups.every((group) => group.length === 0))
+    throw new UserError(
+      `every rollout failed, the last one with ${sampled.failures.at(-1)?.reason}`,
+      `step ${step}`,
+      'check the policy endpoint and the retriever, then go on with --resume',
+    );
   const { calls, dropped } = assignCredit(sampled.groups, credit);
   times.push(context.now());
 
@@ -107,16 +128,12 @@ async function takeStep(parts: LoopParts, progress: Progress): Promise<Progress>
           temperature: config.rollout.temperature,
           epochs: config.loss.epochs,
         });
-  const skippedInARow = update && update.skipped > 0 ? progress.skippedInARow + 1 : 0;
-  if (skippedInARow >= config.optimizer.maxSkipped)
-    throw new UserError(
-      `${skippedInARow} steps in a row had a gradient that is not finite`,
-      `step ${step}`,
-      'lower optimizer.learningRate, or look at the trajectories of these steps; the last checkpoint is whole',
-    );
+  const skipped = update?.skipped ?? 0;
+  // A step without an update says nothing about gradients, so it does not start the count anew.
+  const skippedInARow = skipped > 0 ? progress.skippedInARow + 1 : update ? 0 : progress.skippedInARow;
   times.push(context.now());
 
-  const moved = update !== null && update.skipped < config.loss.epochs;
+  const moved = update !== null && skipped < config.loss.epochs;
   let policy = progress.policy;
   if (moved) {
     policy = await publish(parts.target, learner, (await learner.state()).adapter, step);
@@ -134,6 +151,12 @@ async function takeStep(parts: LoopParts, progress: Progress): Promise<Progress>
     learningRate,
     seconds: { sample: seconds(0), learn: seconds(1), publish: seconds(2) },
   });
+  if (skippedInARow >= config.optimizer.maxSkipped)
+    throw new UserError(
+      `${skippedInARow} steps in a row had a gradient that is not finite`,
+      `step ${step}`,
+      'lower optimizer.learningRate, or look at the trajectories of these steps; the last checkpoint is whole',
+    );
   return { ...progress, step, policy, cursor: sampled.cursor, skippedInARow };
 }
 
