@@ -94,7 +94,7 @@ export async function runTraining({ config, resume, signal, screen }: RunOptions
     const progress = resumed
       ? {
           ...resumed.progress,
-          policy: await publish(target, learner, resumed.learner.adapter, resumed.progress.step),
+          policy: await publish(target, learner, resumed.learner.adapter, resumed.progress.policy.version),
         }
       : await startRun(config, data, model, search, learner, target, screen);
     const metrics = await openMetrics(folder.metrics, resumed?.progress.step);
