@@ -8,8 +8,9 @@ import { ALL_MODULES, chainBatch, maxDifference, randomAdapter, tinyModel } from
 import { createTrainingSession } from './training-session.ts';
 import type { LoraSpec, TensorMap } from './types.ts';
 
-const shape = { vocab: 130, hidden: 96, layers: 2, heads: 4, kvHeads: 2, headDim: 32, ffn: 160 };
-const lora: LoraSpec = { r: 8, alpha: 16, rslora: false, targets: ALL_MODULES };
+const shape = { vocab: 130, hidden: 96, layers: 2, heads: 4, kvHeads: 2, headDim: 32, ffn: 800 };
+// wide enough that two threads divide the columns of its products
+const lora: LoraSpec = { r: 32, alpha: 16, rslora: false, targets: ALL_MODULES };
 
 /** A cache of `capacity` columns for n rows, filled from a prefill. */
 function cacheFrom(

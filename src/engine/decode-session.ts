@@ -6,7 +6,8 @@
  *
  * A row's results do not depend on the rest of its batch, bit for bit. The kernels sum in an order that
  * depends on sizes, so: prompts are padded to multiples of 64, a batch of one is run as two (matrix-vector
- * kernels sum differently), and the cached and the new columns are summed apart.
+ * kernels sum differently), wide LoRA products run in parts, and the cached and the new columns are summed
+ * apart.
  */
 import { decoderHidden, outputProjection } from './decoder.ts';
 import {
@@ -113,6 +114,7 @@ function buildGraph(folder: string, spec: LoraSpec | null) {
       const past = (name: string): Node => input(graph, `past ${name} ${layer}`, 'f32', shape);
       return cachedAttention({ q, k, v, mask, pastK: past('key'), pastV: past('value'), pastMask });
     },
+    stable: true,
     rows: input(graph, 'last', 'i32', [b]),
   });
   const cooled = times(hidden, over(scalar(graph, 1), input(graph, 'temperature', 'f32', [b, 1])));
@@ -135,12 +137,14 @@ export async function createDecodeSession(options: DecodeSessionOptions): Promis
     arena: true,
   });
   const scale = options.lora ? loraScale(options.lora) : 0;
+  // a product of the attention never has a thread to spare: several threads would divide its columns
+  const fewest = Math.max(2, Math.ceil(options.threads / kvHeads));
   const zeros: TensorMap = new Map();
   for (const [name, shape] of shapes) {
     zeros.set(name, { shape, data: new Float32Array(shape.reduce((a, b) => a * b, 1)) });
   }
 
-  /** Runs `count` ≥ 2 rows of t new tokens over a cache of `capacity` columns. */
+  /** Runs at least `fewest` rows of t new tokens over a cache of `capacity` columns. */
   async function extend(
     rows: { ids: Int32Array; cached: Int32Array; last: Int32Array; temperature: Float32Array },
     cache: { capacity: number; keys: Float32Array[]; values: Float32Array[] },
@@ -176,7 +180,7 @@ export async function createDecodeSession(options: DecodeSessionOptions): Promis
       const n = prompts.length;
       if (n === 0 || prompts.some((p) => p.length === 0)) throw new Error('prefill needs prompts of tokens');
       const length = Math.ceil(Math.max(...prompts.map((p) => p.length)) / BLOCK) * BLOCK;
-      const b = Math.max(n, 2);
+      const b = Math.max(n, fewest);
       const ids = new Int32Array(b * length);
       const last = Int32Array.from({ length: b }, (_, i) => i * length);
       prompts.forEach((prompt, i) => {
@@ -199,7 +203,7 @@ export async function createDecodeSession(options: DecodeSessionOptions): Promis
     },
     async step({ tokens, positions, capacity, keys, values, temperature }, params) {
       const n = tokens.length;
-      const b = Math.max(n, 2);
+      const b = Math.max(n, fewest);
       const full = (data: Float32Array): Float32Array => padded(data, b * kvHeads * capacity * headDim, 0);
       const get = await extend(
         {

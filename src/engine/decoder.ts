@@ -8,6 +8,7 @@
  */
 import { type Dim, dimProduct } from './dims.ts';
 import {
+  concat,
   constant,
   cos,
   type Graph,
@@ -20,6 +21,7 @@ import {
   rope,
   scalar,
   sin,
+  slice,
   swiglu,
   times,
   toFloat,
@@ -47,6 +49,8 @@ export interface DecoderInput {
    * → `[b, heads, t, headDim]`.
    */
   attend(layer: number, q: Node, k: Node, v: Node): Node;
+  /** True: a row's values must not depend, bit for bit, on how many rows there are. */
+  stable?: boolean;
   /** Which of the b · t positions to return, i32 `[r]`; the last layer's MLP sees only these. */
   rows: Node;
 }
@@ -93,7 +97,8 @@ export function createDecoder(config: DecoderConfig, weights: DecoderWeights, in
     if (bias) y = plus(y, weights.base(`model.${module}.bias`, [size[0]]));
     const lora = weights.lora(module);
     if (!lora) return y;
-    return gemm(times(gemm(x, lora.a, { transB: true }), weights.scale), lora.b, { transB: true }, y);
+    const down = input.stable ? stableProduct(x, lora.a) : gemm(x, lora.a, { transB: true });
+    return gemm(times(down, weights.scale), lora.b, { transB: true }, y);
   };
   const norm = (x: Node, name: string, size: number): Node =>
     rmsNorm(x, weights.base(`model.${name}.weight`, [size]), rmsNormEps);
@@ -138,6 +143,22 @@ export function decoderHidden(config: DecoderConfig, weights: DecoderWeights, in
   let hidden = decoder.embed();
   for (let layer = 0; layer < config.layers; layer++) hidden = decoder.layer(layer, hidden);
   return decoder.final(hidden);
+}
+
+/**
+ * x aᵀ whose sums do not depend on the number of rows. With several threads and fewer rows than columns the
+ * kernel divides the columns among threads, in blocks of 16, and the width of a part decides how it cuts the
+ * sum; parts of 16 columns are never divided. (Frozen weights are repacked and cut their sums one way.)
+ */
+function stableProduct(x: Node, a: Node): Node {
+  const columns = a.shape[0] as number;
+  const part = (start: number): Node =>
+    gemm(x, slice(a, 0, start, Math.min(start + 16, columns)), { transB: true });
+  if (columns <= 16) return gemm(x, a, { transB: true });
+  return concat(
+    Array.from({ length: Math.ceil(columns / 16) }, (_, i) => part(16 * i)),
+    1,
+  );
 }
 
 function flat(b: Dim, t: Dim): Dim {
