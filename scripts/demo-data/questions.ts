@@ -55,12 +55,15 @@ function goldOf(placed: Placed, event: Phrase, ask?: Phrase): string[] {
   return placed.ids.filter((_, i) => answers.has(i));
 }
 
-/** An ask of the concept: in lay words, now and then with a word of the statute, or a common one. */
-function drawAsk(concept: Concept, random: Random): Phrase {
+const fitting = (phrases: Phrase[], place: number): Phrase[] => phrases.filter((p) => p.fits.includes(place));
+
+/** An ask that fits the event: in lay words, now and then with a word of the statute, or a common one. */
+function drawAsk(concept: Concept, event: Phrase, random: Random): Phrase {
+  const place = concept.events.indexOf(event);
   const draw = random.next();
-  if (draw < SHARE.termAsk) return pick(concept.termAsks, random);
-  const common = draw > 1 - SHARE.commonAsk;
-  return { text: pick(common ? COMMON_ASKS : concept.layAsks, random), answers: [] };
+  const own = fitting(draw < SHARE.termAsk ? concept.termAsks : concept.layAsks, place);
+  if (own.length > 0 && draw < 1 - SHARE.commonAsk) return pick(own, random);
+  return { text: pick(COMMON_ASKS, random), answers: [], fits: [] };
 }
 
 function single(
@@ -70,7 +73,7 @@ function single(
   scene: string | undefined,
   random: Random,
 ): Draft {
-  const ask = drawAsk(placed.concept, random);
+  const ask = drawAsk(placed.concept, event, random);
   const story = [event.text, fact].filter(Boolean).join('，');
   const withScene = scene
     ? `${scene}，${story}`
@@ -125,7 +128,7 @@ function procedural(
   scene: string | undefined,
   random: Random,
 ): Draft {
-  const ask = drawAsk(p.concept, random);
+  const ask = drawAsk(p.concept, ep, random);
   const start = scene ? `${scene}，` : '';
   const pairs: [string, string][] = [[ea.text, ep.text]];
   if (scene) pairs.push([scene, ea.text]);
@@ -203,22 +206,17 @@ export function composeQuestions(laws: Law[], procedureKey: string): Question[] 
     }
   });
   substantive
-    .filter((p) => p.concept.takesProcedure)
+    .filter((p) => p.concept.claim !== 'none')
     .forEach((p, index) => {
       const random = stream(SEED, 'procedural', p.name);
+      const tails = procedure.filter((t) => t.concept.claim !== 'money' || p.concept.claim === 'money');
       for (let i = 0; i < 2; i++) {
         keepOne(pool, 40, (attempt) => {
-          const tail = procedure[(index * 2 + i + attempt) % procedure.length]!;
+          const tail = tails[(index * 2 + i + attempt) % tails.length]!;
           const ea = pool.leastUsed(p.concept, random)[attempt % p.concept.events.length]!;
           const ep = pool.leastUsed(tail.concept, random)[0]!;
-          return procedural(
-            p,
-            tail,
-            ea,
-            ep,
-            random.int(3) === 0 ? pick(p.concept.scenes, random) : undefined,
-            random,
-          );
+          const scene = random.int(3) === 0 ? pick(p.concept.scenes, random) : undefined;
+          return procedural(p, tail, ea, ep, scene, random);
         });
       }
     });
@@ -226,23 +224,24 @@ export function composeQuestions(laws: Law[], procedureKey: string): Question[] 
 }
 
 /**
- * A concept's plain questions: one fact goes with every event (so that one such pair can be held out and the
- * fact still be seen often), the other facts once or twice, and every event once with a scene alone.
+ * A concept's plain questions: its most general fact goes with every event it fits (so that one such pair can
+ * be held out and the fact still be seen often), the other facts once, and some events with a scene alone.
  */
 function composeSingles(pool: Pool, placed: Placed, random: Random, index: number): void {
   const { concept } = placed;
-  const facts = random.shuffle(concept.facts);
+  const facts = random.shuffle(concept.facts).sort((x, y) => y.fits.length - x.fits.length);
   const sceneOrNot = (): string | undefined =>
     random.int(2) === 0 ? pick(concept.scenes, random) : undefined;
-  for (const event of concept.events)
-    keepOne(pool, 20, () => single(placed, event, facts[0], sceneOrNot(), random));
-  for (const fact of facts.slice(1)) {
-    keepOne(pool, 20, () => single(placed, pool.leastUsed(concept, random)[0]!, fact, sceneOrNot(), random));
+  const event = (fact?: Phrase): Phrase =>
+    pool.leastUsed(concept, random).find((e) => !fact || fact.fits.includes(concept.events.indexOf(e)))!;
+  for (const place of facts[0]?.fits ?? []) {
+    keepOne(pool, 20, () => single(placed, concept.events[place]!, facts[0]!.text, sceneOrNot(), random));
   }
-  for (let i = 0; i < 2 + (index % 2); i++) {
-    keepOne(pool, 20, () =>
-      single(placed, pool.leastUsed(concept, random)[0]!, undefined, pick(concept.scenes, random), random),
-    );
+  for (const fact of facts.slice(1)) {
+    keepOne(pool, 20, () => single(placed, event(fact), fact.text, sceneOrNot(), random));
+  }
+  for (let i = facts[0]?.fits.length ?? 0; i < 6 + (index % 2); i++) {
+    keepOne(pool, 20, () => single(placed, event(), undefined, pick(concept.scenes, random), random));
   }
 }
 
