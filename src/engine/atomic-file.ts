@@ -1,5 +1,6 @@
 import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import { writeError } from '../base/atomic-write.ts';
 
 /** Makes renames and new names below `folder` durable. */
 export function syncFolder(folder: string): void {
@@ -13,8 +14,8 @@ export function syncFolder(folder: string): void {
 
 /**
  * Writes `chunks`, one after the other, to `path`: a reader sees the old file or the whole new one, also
- * after a crash (temporary file beside it, fsync, rename, fsync of the folder). Errors of the file system
- * pass through; the temporary file is removed.
+ * after a crash (temporary file beside it, fsync, rename, fsync of the folder). What the file system refuses
+ * (full, read-only, not permitted) is a UserError; the temporary file is removed.
  */
 export function writeFileAtomic(path: string, chunks: Iterable<Uint8Array>): void {
   const temporary = join(dirname(path), `.${basename(path)}.tmp-${process.pid}`);
@@ -34,7 +35,7 @@ export function writeFileAtomic(path: string, chunks: Iterable<Uint8Array>): voi
   } catch (error) {
     if (open) closeSync(fd);
     rmSync(temporary, { force: true });
-    throw error;
+    throw writeError(error, path);
   }
   syncFolder(dirname(path));
 }
