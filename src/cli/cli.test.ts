@@ -87,6 +87,9 @@ describe('the command line', () => {
     expect(reportError(new TypeError('x is not a function'), stderr)).toBe(70);
     expect(text).toContain('TypeError: x is not a function\n    at ');
     text = '';
+    expect(reportError(Object.assign(new Error('x'), { code: 'ENOSPC', path: 'runs/a' }), stderr)).toBe(1);
+    expect(text).toBe('lexpo: runs/a: the disk is full\n  → free some space; nothing was half-written\n');
+    text = '';
     expect(reportError('a string', stderr)).toBe(70);
     expect(text).toContain('a string');
   });

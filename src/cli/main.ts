@@ -1,5 +1,6 @@
 /** The command line: `lexpo <command>`. Each command is a file beside this one, read when it is asked for. */
 import { Command, CommanderError, InvalidArgumentError } from 'commander';
+import { writeError } from '../base/atomic-write.ts';
 import { messageOf, UserError } from '../base/errors.ts';
 import { version } from './version.ts';
 
@@ -29,7 +30,10 @@ export async function runCli(args: readonly string[], streams: Streams = process
 }
 
 /** Says what went wrong, a fault of ours with its stack, and gives the exit code. */
-export function reportError(error: unknown, stderr: Pick<NodeJS.WriteStream, 'write'>): number {
+export function reportError(thrown: unknown, stderr: Pick<NodeJS.WriteStream, 'write'>): number {
+  const { code = '', path = 'disk' } = (thrown ?? {}) as NodeJS.ErrnoException;
+  // Wherever it was written: a disk without room is nobody's programming fault.
+  const error = ['ENOSPC', 'EDQUOT', 'EROFS'].includes(code) ? writeError(thrown, path) : thrown;
   if (error instanceof UserError) {
     stderr.write(`lexpo: ${error.message}\n`);
     return USER_MISTAKE;
