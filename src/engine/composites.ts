@@ -9,7 +9,6 @@ import {
   concat,
   exp,
   gemm,
-  isOp,
   logSoftmax,
   matmul,
   minus,
@@ -92,6 +91,3 @@ export function expandComposites(outputs: readonly Node[], native: ReadonlySet<O
   for (const node of reachable(outputs)) rewrite(node);
   return outputs.map(rewrite);
 }
-
-/** True when executors never see the operation (unless they ask for it). */
-export const isComposite = (node: Node): boolean => EXPANSIONS[node.op] !== undefined && !isOp(node, 'input');

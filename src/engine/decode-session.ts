@@ -5,7 +5,7 @@
  * in as it lies in the caller's memory and only new columns come out.
  *
  * A row's results do not depend on the rest of its batch, bit for bit. The kernels sum in an order that
- * depends on sizes, so: prompts are padded to multiples of 64, a batch of one is run as two (matrix-vector
+ * depends on sizes, so: prompts are padded to multiples of 64, a single row is run as two (matrix-vector
  * kernels sum differently), wide LoRA products run in parts, and the cached and the new columns are summed
  * apart.
  */
@@ -115,9 +115,9 @@ function buildGraph(folder: string, spec: LoraSpec | null) {
       return cachedAttention({ q, k, v, mask, pastK: past('key'), pastV: past('value'), pastMask });
     },
     stable: true,
-    rows: input(graph, 'last', 'i32', [b]),
+    rows: input(graph, 'last', 'i32', ['R']),
   });
-  const cooled = times(hidden, over(scalar(graph, 1), input(graph, 'temperature', 'f32', [b, 1])));
+  const cooled = times(hidden, over(scalar(graph, 1), input(graph, 'temperature', 'f32', ['R', 1])));
   outputs.set(
     'logprobs',
     logSoftmax(gemm(cooled, outputProjection(config, model.weights), { transB: true })),
@@ -144,7 +144,7 @@ export async function createDecodeSession(options: DecodeSessionOptions): Promis
     zeros.set(name, { shape, data: new Float32Array(shape.reduce((a, b) => a * b, 1)) });
   }
 
-  /** Runs at least `fewest` rows of t new tokens over a cache of `capacity` columns. */
+  /** t new tokens of each row over a cache of `capacity` columns; values of the rows `last`, at least two. */
   async function extend(
     rows: { ids: Int32Array; cached: Int32Array; last: Int32Array; temperature: Float32Array },
     cache: { capacity: number; keys: Float32Array[]; values: Float32Array[] },
@@ -155,8 +155,8 @@ export async function createDecodeSession(options: DecodeSessionOptions): Promis
     const feeds = new Map<string, Value>([
       ['ids', { shape: [b, rows.ids.length / b], data: rows.ids }],
       ['cached', { shape: [b], data: rows.cached }],
-      ['last', { shape: [b], data: rows.last }],
-      ['temperature', { shape: [b, 1], data: rows.temperature }],
+      ['last', { shape: [rows.last.length], data: rows.last }],
+      ['temperature', { shape: [rows.last.length, 1], data: rows.temperature }],
       ['lora_scale', { shape: [1], data: Float32Array.of(params ? scale : 0) }],
       ...(params ?? zeros),
     ]);
@@ -180,16 +180,16 @@ export async function createDecodeSession(options: DecodeSessionOptions): Promis
       const n = prompts.length;
       if (n === 0 || prompts.some((p) => p.length === 0)) throw new Error('prefill needs prompts of tokens');
       const length = Math.ceil(Math.max(...prompts.map((p) => p.length)) / BLOCK) * BLOCK;
-      const b = Math.max(n, fewest);
-      const ids = new Int32Array(b * length);
-      const last = Int32Array.from({ length: b }, (_, i) => i * length);
+      const ids = new Int32Array(n * length);
+      const ends = prompts.map((prompt, i) => i * length + prompt.length - 1);
       prompts.forEach((prompt, i) => {
         ids.set(prompt, i * length);
-        last[i] = i * length + prompt.length - 1;
       });
+      // one prompt has many tokens, but only one row at its end: that row is taken twice
+      const last = Int32Array.from(n === 1 ? [...ends, ...ends] : ends);
       const none = perLayer(() => new Float32Array(0));
       const get = await extend(
-        { ids, cached: new Int32Array(b), last, temperature: padded(temperature, b, 1) },
+        { ids, cached: new Int32Array(n), last, temperature: padded(temperature, last.length, 1) },
         { capacity: 0, keys: none, values: none },
         params,
       );

@@ -1,5 +1,5 @@
 /**
- * The operations: attributes and shape inference, one entry each. A new operation is one entry here, one in
+ * The operations: shape inference, one entry each. A new operation is one entry in `op-attrs.ts`, here, in
  * `gradients.ts`, one in each executor (`reference.ts`, `onnx/lower.ts`) or in `composites.ts`, and one
  * example in `op-examples.ts`; the types refuse a missing one, and the tests enumerate the table.
  *
@@ -7,63 +7,9 @@
  */
 import { broadcastShape, type Dim, dimProduct } from './dims.ts';
 import type { DType, Node } from './graph.ts';
+import type { OpAttrs, OpName } from './op-attrs.ts';
 
-type None = Record<string, never>;
-interface Trans {
-  transA: boolean;
-  transB: boolean;
-}
-
-export interface OpAttrs {
-  // leaves
-  input: { name: string; dtype: DType; shape: Dim[] };
-  weight: { name: string; shape: number[] };
-  constant: { dtype: 'f32' | 'i32'; shape: number[]; data: number[] };
-  iota: { size: Dim };
-  // elementwise
-  add: None;
-  sub: None;
-  mul: None;
-  div: None;
-  less: None;
-  equal: None;
-  and: None;
-  not: None;
-  where: None;
-  neg: None;
-  exp: None;
-  rsqrt: None;
-  sigmoid: None;
-  sin: None;
-  cos: None;
-  toFloat: None;
-  // products
-  gemm: Trans;
-  matmul: Trans;
-  // shape
-  reshape: { shape: Dim[] };
-  transpose: { perm: number[] };
-  broadcastTo: { shape: Dim[] };
-  slice: { axis: number; start: number; end: number };
-  concat: { axis: number };
-  after: None;
-  // rows
-  gather: None;
-  scatterAdd: { size: Dim };
-  pick: None;
-  // reductions and fused forms
-  reduceSum: { axes: number[]; keep: boolean };
-  meanLast: None;
-  softmax: None;
-  logSoftmax: None;
-  rmsNorm: { eps: number };
-  rope: None;
-  swiglu: None;
-  attention: None;
-  cachedAttention: None;
-  rowSurrogate: None;
-}
-export type OpName = keyof OpAttrs;
+export type { OpAttrs, OpName } from './op-attrs.ts';
 
 export interface Inferred {
   shape: readonly Dim[];
