@@ -58,12 +58,16 @@ export function createBm25Retriever(
     if (kept.size > KEPT_QUESTIONS) kept.delete(kept.keys().next().value!);
     return scores;
   };
+  const scratch = new Float32Array(index.ids.length);
+  /** Valid until the next call; not to be written to. */
   const scores = ({ original, rewrite }: SearchRequest): Float32Array => {
     if (rewrite === original) return questionScores(original);
-    const all = new Float32Array(index.ids.length);
-    if (anchor.original !== 0) {
+    const all = scratch;
+    if (anchor.original === 0) all.fill(0);
+    else {
       const base = questionScores(original);
-      for (let d = 0; d < all.length; d++) all[d] = anchor.original * base[d]!;
+      if (anchor.original === 1) all.set(base);
+      else for (let d = 0; d < all.length; d++) all[d] = anchor.original * base[d]!;
     }
     const bag: Bag = new Map();
     addDistinct(bag, index, rewrite, anchor.rewrite);
