@@ -1,14 +1,31 @@
 /**
  * Writes data/demo from the tables in scripts/demo-data, or with `--check` fails when the committed files
- * differ from what the tables give.
+ * differ from what the tables give; `--measure` prints what plain BM25 and an oracle's rewrites find.
  */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { buildDemoData } from './demo-data/build.ts';
+import { figures } from './demo-data/measure.ts';
 
 const root = join(import.meta.dirname, '..', 'data', 'demo');
-const { files } = buildDemoData();
-if (process.argv.includes('--check')) {
+const { files, statutes, train, validation } = buildDemoData();
+if (process.argv.includes('--measure')) {
+  const labelled = validation.map(({ text, gold, kind }) => ({ query: text, gold, kind }));
+  const kinds = ['single', 'compound', 'procedural'] as const;
+  console.log(`${statutes.length} statutes, ${train.length} training questions`);
+  console.table({
+    validation: figures(statutes, labelled),
+    ...Object.fromEntries(
+      kinds.map((kind) => [
+        kind,
+        figures(
+          statutes,
+          labelled.filter((q) => q.kind === kind),
+        ),
+      ]),
+    ),
+  });
+} else if (process.argv.includes('--check')) {
   const stale = [...files].filter(([name, content]) => {
     const path = join(root, name);
     return !existsSync(path) || readFileSync(path, 'utf8') !== content;

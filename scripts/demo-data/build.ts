@@ -1,6 +1,7 @@
 /** From the tables to the files of data/demo, as text. Pure but for reading the tables. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { type EnglishPart, parseEnglish } from './english.ts';
 import { composeQuestions, type Question, splitQuestions } from './questions.ts';
 import { type Law, parseLaw } from './table.ts';
 
@@ -55,6 +56,7 @@ export interface DemoData {
   statutes: StatuteRow[];
   train: Question[];
   validation: Question[];
+  english: EnglishPart;
   /** Path below data/demo → content. */
   files: Map<string, string>;
 }
@@ -64,10 +66,14 @@ export function buildDemoData(): DemoData {
   const laws = readLaws();
   const statutes = laws.flatMap(statuteRows);
   const { train, validation } = splitQuestions(composeQuestions(laws, PROCEDURE), HELD_OUT, MIN_SEEN);
+  const english = parseEnglish(readFileSync(join(import.meta.dirname, 'english.txt'), 'utf8'));
   const files = new Map([
     ['statutes.jsonl', lines(statutes)],
     ['train.jsonl', queryRows('t', train)],
     ['validation.jsonl', queryRows('v', validation)],
+    ['en/statutes.jsonl', lines(english.statutes)],
+    ['en/train.jsonl', queryRows('en-t', english.train)],
+    ['en/validation.jsonl', queryRows('en-v', english.validation)],
   ]);
-  return { statutes, train, validation, files };
+  return { statutes, train, validation, english, files };
 }
