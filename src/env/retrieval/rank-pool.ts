@@ -10,7 +10,7 @@ import type { Hit } from '../types.ts';
  * Measured on the training questions of STARD (reconstructed corpus), recall@10 of the ordered pool,
  * mean over nine mixtures of two to four searches (the question, rewrites from gold articles, rewrites
  * from other questions' gold articles) at rewrite weights 0.5 and 1: this .683, best score .678,
- * reciprocal rank fusion with constant 5 .681 (and five points less where one search of four is right).
+ * reciprocal rank fusion with constant 5 .681 (one to five points less where one search of four is right).
  * Fusing by the sum of scores or searching once for the averaged bag is worse still: they ask for
  * agreement, and rewrites are made to differ.
  */
