@@ -5,12 +5,13 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { buildDemoData } from './demo-data/build.ts';
-import { figures } from './demo-data/measure.ts';
+import { figures, lookUp } from './demo-data/measure.ts';
 
 const root = join(import.meta.dirname, '..', 'data', 'demo');
 const { files, statutes, train, validation } = buildDemoData();
 if (process.argv.includes('--measure')) {
-  const labelled = validation.map(({ text, gold, kind }) => ({ query: text, gold, kind }));
+  const label = (list: typeof train) => list.map(({ text, gold, kind }) => ({ query: text, gold, kind }));
+  const labelled = label(validation);
   const kinds = ['single', 'compound', 'procedural'] as const;
   console.log(`${statutes.length} statutes, ${train.length} training questions`);
   console.table({
@@ -25,6 +26,7 @@ if (process.argv.includes('--measure')) {
       ]),
     ),
   });
+  console.log(`look-up in the training questions: recall@10 ${lookUp(label(train), labelled).toFixed(3)}`);
 } else if (process.argv.includes('--check')) {
   const stale = [...files].filter(([name, content]) => {
     const path = join(root, name);
