@@ -26,7 +26,7 @@ export function emitOnnx(
   const names = [...outputs.keys()];
   const roots = expandComposites([...outputs.values()], NATIVE);
   const order = reachable(roots);
-  const onnx: OnnxGraph = { nodes: [], initializers: [], inputs: [], outputs: [] };
+  const onnx: OnnxGraph = { nodes: [], initializers: [], inputs: [], outputs: [], values: [] };
   const nameOf = new Map<Node, string>();
   const cache = new Map<string, string>();
   // where a symbol can be read at run time: an input and its axis
@@ -103,7 +103,9 @@ export function emitOnnx(
       nameOf.set(node, widen ? emit('Cast', [name], { to: int(DATA_TYPE.f32) }) : name);
     } else {
       const lower = LOWER[node.op] as (e: Emitter, node: Node<OpName>, ...inputs: string[]) => string;
-      nameOf.set(node, lower(emitter, node, ...node.inputs.map((n) => nameOf.get(n)!)));
+      const name = lower(emitter, node, ...node.inputs.map((n) => nameOf.get(n)!));
+      nameOf.set(node, name);
+      onnx.values.push({ name, type: node.dtype, shape: node.shape });
     }
   }
   // ONNX wants outputs to be node results with their own names

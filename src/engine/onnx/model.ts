@@ -49,6 +49,8 @@ export interface OnnxGraph {
   initializers: Initializer[];
   inputs: ValueInfo[];
   outputs: ValueInfo[];
+  /** Shapes of values in between, in the symbols of the inputs: lets buffers of one size be reused. */
+  values: ValueInfo[];
 }
 
 // AttributeProto.AttributeType
@@ -120,6 +122,7 @@ export function modelProto(graph: OnnxGraph): Uint8Array {
     graph.initializers.map((t) => bytes(5, tensorProto(t))),
     graph.inputs.map((v) => bytes(11, valueInfoProto(v))),
     graph.outputs.map((v) => bytes(12, valueInfoProto(v))),
+    graph.values.map((v) => bytes(13, valueInfoProto(v))),
   );
   const opset = (domain: string, version: number): Field =>
     bytes(8, message(bytes(1, domain), int(2, version)));

@@ -6,15 +6,20 @@
 /** A field, encoded. */
 export type Field = Uint8Array;
 
+const utf8 = new TextEncoder();
+
 function varint(value: number | bigint): number[] {
-  let rest = BigInt.asUintN(64, BigInt(value));
-  const bytes: number[] = [];
-  while (rest > 127n) {
-    bytes.push(Number(rest & 127n) | 128);
-    rest >>= 7n;
+  const out: number[] = [];
+  if (typeof value === 'number' && value >= 0 && value < 2 ** 31) {
+    let rest = value;
+    for (; rest > 127; rest >>>= 7) out.push((rest & 127) | 128);
+    out.push(rest);
+    return out;
   }
-  bytes.push(Number(rest));
-  return bytes;
+  let rest = BigInt.asUintN(64, BigInt(value));
+  for (; rest > 127n; rest >>= 7n) out.push(Number(rest & 127n) | 128);
+  out.push(Number(rest));
+  return out;
 }
 
 /** Concatenates fields into a message. */
@@ -31,17 +36,17 @@ export function message(...fields: (Field | readonly Field[])[]): Uint8Array {
 
 /** Integer field (int32, int64, enum); negative numbers take ten bytes. */
 export const int = (field: number, value: number | bigint): Field =>
-  Uint8Array.from([...varint(field * 8), ...varint(value)]);
+  new Uint8Array([...varint(field * 8), ...varint(value)]);
 
 /** 32-bit float field. */
 export function float(field: number, value: number): Field {
   const bytes = new Uint8Array(4);
   new DataView(bytes.buffer).setFloat32(0, value, true);
-  return Uint8Array.from([...varint(field * 8 + 5), ...bytes]);
+  return new Uint8Array([...varint(field * 8 + 5), ...bytes]);
 }
 
 /** Length-delimited field: bytes, a string, or an embedded message. */
 export function bytes(field: number, payload: Uint8Array | string): Field {
-  const data = typeof payload === 'string' ? new TextEncoder().encode(payload) : payload;
-  return message(Uint8Array.from([...varint(field * 8 + 2), ...varint(data.length)]), data);
+  const data = typeof payload === 'string' ? utf8.encode(payload) : payload;
+  return message(new Uint8Array([...varint(field * 8 + 2), ...varint(data.length)]), data);
 }
