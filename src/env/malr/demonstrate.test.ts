@@ -46,6 +46,8 @@ const corpus: Article[] = [
   },
   { id: 'order', law: '民事诉讼法', title: '民事诉讼法一', text: '请求支付令，提出申请；劳动者与用人单位。' },
 ];
+// Articles without any of the terms, so that every term tells something.
+for (let i = 0; i < 14; i++) corpus.push({ id: `other-${i}`, title: 'An article', text: 'On other things.' });
 const articles = new Map(corpus.map((article) => [article.id, article]));
 const terms = mineTerms(corpus, { minCount: 2, minPmi: 0.5, minEntropy: 0.5 });
 const source = targetSource(articles, terms);
@@ -89,6 +91,23 @@ describe('rewriteTarget', () => {
       const text = rewriteTarget('repair', get('wage'), '', source, stream(seed), short);
       expect(text.length <= 12 || termsOf(text).length === 1, text).toBe(true);
     }
+  });
+});
+
+describe('terms that most articles have', () => {
+  it('are said only for want of others', () => {
+    const many = corpus.map((article) => ({ ...article, text: `${article.text}当事人出庭。` }));
+    const common = targetSource(
+      new Map(many.map((article) => [article.id, article])),
+      mineTerms(many, { minCount: 2, minPmi: 0.5, minEntropy: 0.5 }),
+    );
+    expect(common.terms.idf('当事人出庭')).toBe(0);
+    for (let seed = 0; seed < 20; seed++) {
+      const rent = rewriteTarget('rewrite_single', common.articles.get('rent')!, '', common, stream(seed));
+      expect(rent).not.toContain('当事人');
+    }
+    const other = rewriteTarget('repair', common.articles.get('other-1')!, '', common, stream(1));
+    expect(other).toContain('当事人');
   });
 });
 

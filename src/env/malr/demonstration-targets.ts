@@ -37,6 +37,8 @@ export const DEFAULT_TARGETS: TargetOptions = { terms: 5, copied: 2, dropout: 0.
 
 /** Terms of an article that are considered at all. */
 const CONSIDERED = 10;
+/** A telling term's idf is at least this share of ln(articles): it stands in few of them. */
+const TELLING_IDF = 0.4;
 const MAX_SUBQUERIES = 3;
 /** Characters that a decomposition may be longer for each further line. */
 const MORE_FOR_SUBQUERIES = 6;
@@ -165,7 +167,7 @@ function pickTerms(
   random: Random,
   options: TargetOptions,
 ): { said: string[]; unsaid: string[] } {
-  const all = source.terms.articleTerms(gold.id, CONSIDERED);
+  const all = tellingTerms(gold, source);
   const kept = all.filter(() => random.next() >= options.dropout);
   const terms = kept.length > 0 ? kept : all.slice(0, 1);
   return {
@@ -199,4 +201,14 @@ function line(
     terms.filter((term) => fitting.has(term)).sort((a, b) => text.indexOf(a) - text.indexOf(b));
   const terms = [...inOrder(copied), ...inOrder(added)].join(' ');
   return law === '' || terms === '' ? law + terms : `${law}：${terms}`;
+}
+
+/**
+ * The article's terms without those that very many articles have: 应当 or 当事人 would be the safest thing
+ * to say about any article, and the least useful. At least two terms, where the article has them.
+ */
+function tellingTerms(gold: Article, { terms, articles }: TargetSource): string[] {
+  const all = terms.articleTerms(gold.id, CONSIDERED);
+  const least = TELLING_IDF * Math.log(articles.size);
+  return all.filter((term, i) => i < 2 || terms.idf(term)! >= least);
 }
