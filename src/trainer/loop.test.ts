@@ -202,20 +202,32 @@ describe('evaluation', () => {
     expect(await evaluatedAt(0, 1)).toEqual([0]);
   });
 
-  /** Held-out ranks by a script: at step s the first `hits[s]` of six questions find their article. */
-  const scripted = (hits: number[], config: Config, reward: (step: number, id: number) => number) => {
+  type Found = (step: number, question: number) => boolean;
+  /** The first `hits[step]` of the questions. */
+  const first =
+    (...hits: number[]): Found =>
+    (step, question) =>
+      question < hits[step]!;
+  /** Which held-out questions find their article at which step goes by a script. */
+  const scripted = (
+    found: Found,
+    config: Config,
+    reward: (step: number, id: number) => number,
+    folder = 'a',
+  ) => {
     let step = 0;
     const run: Run = newRun(config, {
+      folder,
       context: {
         runEpisode: async (query, policy) => {
           const messages = [{ role: 'user' as const, content: query.query }];
           const output = await policy({ role: 'planner', round: 0, callIndex: 0, messages });
-          const found =
-            query.id.startsWith('held') && validation.findIndex(({ id }) => id === query.id) < hits[step]!;
+          const question = validation.findIndex(({ id }) => id === query.id);
+          const hit = question >= 0 && found(step, question);
           return {
             calls: [{ role: 'planner', round: 0, action: null, ...output }],
             rounds: [],
-            pool: found ? query.gold : ['other'],
+            pool: hit ? query.gold : ['other'],
             termination: { kind: 'planner', reason: '' },
           };
         },
@@ -233,7 +245,7 @@ describe('evaluation', () => {
 
   it('keeps the peak in the middle, the first of equals, while the reward only rises', async () => {
     const run = scripted(
-      [1, 4, 5, 5, 2],
+      first(1, 4, 5, 5, 2),
       configOf(4, { train: { evalEvery: 1, checkpointEvery: 1 } }),
       (step, id) => 10 * step + id,
     );
@@ -246,7 +258,11 @@ describe('evaluation', () => {
   });
 
   it('keeps the start when nothing is better, whatever the reward says', async () => {
-    const run = scripted([3, 3, 2], configOf(2, { train: { evalEvery: 1 } }), (step, id) => 1e6 * step + id);
+    const run = scripted(
+      first(3, 3, 2),
+      configOf(2, { train: { evalEvery: 1 } }),
+      (step, id) => 1e6 * step + id,
+    );
     expect((await play(run)).best).toEqual({ step: 0, value: 0.5, adapter: 'run-v0' });
   });
 
@@ -261,23 +277,32 @@ describe('evaluation', () => {
 
   it('within the run asks a part of the questions, always the same; the first and the last ask all', async () => {
     const run = newRun(configOf(5, { eval: { k: 1, queries: 2 }, train: { evalEvery: 1 } }));
-    const end = await play(run);
+    await play(run);
     const asked = run.evaluations.map(({ perQuestion }) => perQuestion.map(({ queryId }) => queryId));
     expect(asked.map((ids) => ids.length)).toEqual([6, 2, 2, 2, 2, 6]);
     expect(new Set(asked.slice(1, 5).map((ids) => ids.join())).size).toBe(1);
-    // Chosen by the same questions at every step, also where all were asked.
-    const value = ({ perQuestion }: PolicyEvaluation): number =>
-      perQuestion
-        .filter(({ queryId }) => asked[1]!.includes(queryId))
-        .reduce((sum, q) => sum + q.recall / 2, 0);
-    const values = run.evaluations.map(value);
-    expect(end.best).toMatchObject({ value: Math.max(...values), step: values.indexOf(Math.max(...values)) });
+    // Chosen by the same questions at every step: what the others find at step 0 does not count.
+    const chosen = asked[1]!.map((id) => validation.findIndex((query) => query.id === id));
+    const found: Found = (step, question) => (step === 0) !== chosen.includes(question) && step < 2;
+    const config = configOf(2, { eval: { k: 1, queries: 2 }, train: { evalEvery: 1 } });
+    const script = scripted(found, config, (step, id) => step + id, 'script');
+    expect((await play(script)).best).toEqual({ step: 1, value: 1, adapter: 'run-v1' });
+    expect(recallOf(script)).toEqual([4 / 6, 1, 0]);
   });
 
-  it('is greedy and does not move the training: evaluating more often changes no trajectory', async () => {
+  it('is greedy, by the same requests each time, and does not move the training', async () => {
     const trajectories = async (evalEvery: number) => {
-      const run = newRun(configOf(4, { train: { evalEvery } }), { folder: String(evalEvery) });
+      const greedy: number[] = [];
+      const run = newRun(configOf(4, { train: { evalEvery } }), {
+        folder: String(evalEvery),
+        script: async ({ temperature, seed }) => {
+          if (temperature === 0) greedy.push(seed);
+          return undefined;
+        },
+      });
       await play(run);
+      expect(greedy).toHaveLength(6 * run.evaluated.length);
+      expect(new Set(greedy).size).toBe(6);
       return run.outcomes.map(({ sampled }) => sampled.groups.flat().map((t) => ({ ...t, timings: {} })));
     };
     expect(await trajectories(1)).toEqual(await trajectories(4));

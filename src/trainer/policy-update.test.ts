@@ -127,6 +127,29 @@ describe('on-policy', () => {
     expect(stats.loss).toBeCloseTo(0, 7);
   });
 
+  it('the gradient is that of every sample alone, also where they share prefixes, tokens and all', async () => {
+    const start = tableAdapter(model, 0.5);
+    const random = stream(1, 'shared');
+    const outputs = [[2, 3], [2, 3], [2], [2, 4, 1], [2, 4], [5]];
+    const group = outputs.map((ids) => tableTrajectory(random.next(), [[[3, 1], ids]], samplerOf(start)));
+    const calls = callsOf([group]);
+    const tokens = outputs.flat().length;
+    const gradient = new Float64Array(36);
+    for (const { trajectory, advantage } of calls) {
+      const { promptIds, outputIds } = trajectory.calls[0]!;
+      for (const [t, target] of outputIds.entries()) {
+        const previous = t === 0 ? promptIds.at(-1)! : outputIds[t - 1]!;
+        const logs = tableLogprobs(model, start, previous, 1);
+        for (let j = 0; j < 6; j++)
+          gradient[j * 6 + previous]! -= (advantage / tokens) * ((j === target ? 1 : 0) - Math.exp(logs[j]!));
+      }
+    }
+    const before = [...start.tensors.values()][1]!.data;
+    const after = await trained(calls, {}, start);
+    for (const [i, g] of gradient.entries())
+      expect(after[i]).toBeCloseTo(before[i]! - (0.1 * g) / (Math.abs(g) + 1), 6);
+  });
+
   it('a reading at another temperature is seen as a mismatch of sampler and learner', async () => {
     const adapter = tableAdapter(model, 0.5);
     const learner = createTableLearner(model, freshState(adapter));
