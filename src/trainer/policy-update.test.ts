@@ -1,100 +1,21 @@
 import { describe, expect, it } from 'vitest';
 import { stream } from '../base/random.ts';
-import type { Adapter } from '../engine/types.ts';
-import type { Trajectory } from '../rollout/trajectory.ts';
-import { assignCredit, type CreditConfig, type CreditedCall } from './credit.ts';
-import type { LossConfig } from './loss.ts';
-import { type UpdateConfig, updatePolicy } from './policy-update.ts';
+import { assignCredit } from './credit.ts';
+import { updatePolicy } from './policy-update.ts';
+import { createTableLearner, freshState, tableAdapter, tableLogprobs } from './test-support.ts';
+import { ledgerOf, tableTrajectory } from './test-support-rollout.ts';
 import {
-  createTableLearner,
-  END,
-  freshState,
-  tableAdapter,
-  tableLogprobs,
-  tableModel,
-} from './test-support.ts';
-import { ledgerOf, tableCompletion, tableTrajectory } from './test-support-rollout.ts';
-
-const model = tableModel(6, 0.7);
-const loss: LossConfig = {
-  kind: 'grpo',
-  clipLow: 0.2,
-  clipHigh: 0.2,
-  aggregation: 'token',
-  constantLength: 8,
-  kl: { coef: 0, estimator: 'k3' },
-  entropy: 0,
-  importance: { level: 'sequence', mode: 'mask', cap: 3 },
-};
-const credit: CreditConfig = {
-  scale: 'none',
-  leaveOneOut: false,
-  validity: 'joint',
-  tolerance: 1e-6,
-  stdFloor: 0,
-  minGroup: 2,
-};
-const settings = (change: Partial<UpdateConfig> = {}): UpdateConfig => ({
+  callsOf,
+  credit,
+  gap,
   loss,
-  limits: { maxTreeTokens: 64, tokensPerPass: 256 },
-  temperature: 1,
-  epochs: 1,
-  ...change,
-});
-/** An update is lr · g / (|g| + 1): smooth in the gradient, where a small ε would leave little but its sign. */
-const optimizer = { betas: [0, 0] as const, eps: 1, weightDecay: 0, clipNorm: 1e9 };
-
-/** The sampling distribution's log-probabilities, as an endpoint under `adapter` would give them. */
-const samplerOf =
-  (adapter: Adapter | null, temperature = 1) =>
-  (promptIds: number[], outputIds: number[]): number[] =>
-    outputIds.map(
-      (id, t) =>
-        tableLogprobs(
-          model,
-          adapter,
-          [...promptIds, ...outputIds].at(promptIds.length - 1 + t)!,
-          temperature,
-        )[id]!,
-    );
-
-/** Groups of trajectories with random calls and rewards, sampled by `adapter`. */
-function randomGroups(
-  seed: number,
-  adapter: Adapter | null,
-  temperature = 1,
-  groups = 3,
-  members = 4,
-): Trajectory[][] {
-  const random = stream(seed, 'groups');
-  const ids = (n: number): number[] => Array.from({ length: n }, () => random.int(6));
-  return Array.from({ length: groups }, (_, g) =>
-    Array.from({ length: members }, (_, member) => {
-      const calls = Array.from({ length: 1 + random.int(3) }, (): [number[], number[]] => [
-        [g, ...ids(2)],
-        ids(1 + random.int(5)),
-      ]);
-      return tableTrajectory(random.next(), calls, samplerOf(adapter, temperature), {
-        queryId: `q${g}`,
-        member,
-      });
-    }),
-  );
-}
-const callsOf = (groups: Trajectory[][]): CreditedCall[] => assignCredit(groups, credit).calls;
-/** The adapter's trained table, B, after updates on the calls. */
-async function trained(
-  calls: CreditedCall[],
-  change: Partial<UpdateConfig> = {},
-  start: Adapter = tableAdapter(model, 0.5),
-  rate = 0.1,
-): Promise<Float32Array> {
-  const learner = createTableLearner(model, freshState(start), optimizer);
-  await updatePolicy(learner, calls, () => rate, settings(change));
-  return [...(await learner.state()).adapter.tensors.values()][1]!.data;
-}
-const gap = (a: Float32Array, b: Float32Array): number =>
-  a.reduce((most, x, i) => Math.max(most, Math.abs(x - b[i]!)), 0);
+  model,
+  optimizer,
+  randomGroups,
+  samplerOf,
+  settings,
+  trained,
+} from './test-support-update.ts';
 
 describe('on-policy', () => {
   for (const temperature of [1, 0.6])
@@ -293,122 +214,4 @@ describe('what does not matter', () => {
     expect(moved.length).toBeGreaterThan(0);
     expect(moved.every((i) => i % 6 === 1)).toBe(true);
   });
-});
-
-describe('values that cannot be trained on', () => {
-  const broken = (change: (t: Trajectory) => void): Promise<unknown> => {
-    const groups = randomGroups(5, tableAdapter(model, 0.5), 1, 2);
-    change(groups[1]![2]!);
-    return trained(callsOf(groups)).then(
-      () => 'trained',
-      (error: Error) => error.message,
-    );
-  };
-  const where = /step 1.*q1.*member 2.*call 0/;
-
-  for (const bad of [Number.NaN, Number.POSITIVE_INFINITY, -9999])
-    it(`a sampler log-probability of ${bad} is an error that names the sample`, async () => {
-      const message = await broken(({ calls }) => {
-        calls[0]!.logprobs[0] = bad;
-      });
-      expect(message).toMatch(where);
-      expect(message).toMatch(String(bad));
-    });
-
-  it('log-probabilities shifted by one fail, also when another call makes up for the count', async () => {
-    const message = await broken(({ calls }) => {
-      calls[0]!.logprobs.push(-1);
-    });
-    expect(message).toMatch(where);
-    const groups = randomGroups(5, tableAdapter(model, 0.5), 1, 2);
-    groups[1]![2]!.calls[0]!.logprobs.push(-1);
-    groups[0]![1]!.calls[0]!.logprobs.pop();
-    await expect(trained(callsOf(groups))).rejects.toThrow(/log-probabilities/);
-  });
-
-  it('changes nothing in the learner', async () => {
-    const groups = randomGroups(5, tableAdapter(model, 0.5), 1, 2);
-    groups[1]![2]!.calls[0]!.logprobs[0] = Number.NaN;
-    const learner = createTableLearner(model, freshState(tableAdapter(model, 0.5)));
-    const before = await learner.state();
-    await expect(updatePolicy(learner, callsOf(groups), () => 0.1, settings())).rejects.toThrow();
-    expect(await learner.state()).toEqual(before);
-    expect(learner.counts.accumulate).toBe(0);
-  });
-});
-
-describe('a gradient that is not finite', () => {
-  it('is counted for each epoch it meets, and leaves adapter and moments as they were', async () => {
-    const adapter = tableAdapter(model, 0.5);
-    const calls = callsOf(randomGroups(6, adapter));
-    const learner = createTableLearner(model, freshState(adapter));
-    learner.poison(2);
-    const stats = await updatePolicy(learner, calls, () => 0.1, settings({ epochs: 2 }));
-    expect(stats.skipped).toBe(2);
-    expect(await learner.state()).toEqual(freshState(adapter));
-    learner.poison(1);
-    expect((await updatePolicy(learner, calls, () => 0.1, settings({ epochs: 3 }))).skipped).toBe(1);
-    expect((await learner.state()).optimizer.step).toBe(2);
-  });
-});
-
-describe('learning, by credit and update alone', () => {
-  /** Steps of 4 groups of 8 on the table policy; gives the mean of `reward` at each step. */
-  async function run(
-    reward: (outputIds: number[]) => number,
-    steps: number,
-    change: Partial<UpdateConfig> = {},
-    stale = false,
-  ): Promise<number[]> {
-    const learner = createTableLearner(model, freshState(tableAdapter(model, 0)));
-    const start = tableAdapter(model, 0);
-    const means: number[] = [];
-    for (let step = 0; step < steps; step++) {
-      const adapter = stale ? start : (await learner.state()).adapter;
-      const groups = Array.from({ length: 4 }, (_, g) =>
-        Array.from({ length: 8 }, (_, member) => {
-          const call = {
-            model: 'm',
-            promptIds: [1 + g],
-            maxTokens: 12,
-            temperature: 1,
-            seed: stream(step, 'seed', g, member).int(2 ** 31),
-            stopTokenIds: [END],
-          };
-          const { promptIds, outputIds } = tableCompletion(model, adapter, call);
-          return tableTrajectory(reward(outputIds), [[promptIds, outputIds]], samplerOf(adapter));
-        }),
-      );
-      const all = groups.flat();
-      means.push(all.reduce((sum, { ledger }) => sum + ledger.total, 0) / all.length);
-      const { calls } = assignCredit(groups, { ...credit, scale: 'group', stdFloor: 0.05 });
-      if (calls.length > 0) await updatePolicy(learner, calls, () => 0.1, settings(change));
-    }
-    return means;
-  }
-
-  it('a toy reward that pays longer outputs makes them longer', async () => {
-    const lengths = await run((ids) => ids.length, 30);
-    expect(lengths[0]).toBeLessThan(9);
-    expect(lengths.at(-1)).toBeGreaterThan(11);
-  });
-
-  it('and the diagnostic sees rollouts that never get the new weights', async () => {
-    const lengths = await run((ids) => ids.length, 30, {}, true);
-    expect(lengths.at(-1)).toBeLessThan(9);
-  });
-
-  it('a reward that pays shorter ones makes them shorter: the sign is right', async () => {
-    const costs = await run((ids) => -ids.length, 30);
-    expect(costs.at(-1)).toBeGreaterThan(-2);
-  });
-
-  for (const kind of ['grpo', 'gspo', 'cispo', 'reinforce'] as const)
-    for (const aggregation of ['token', 'sequence', 'constant'] as const)
-      it(`${kind} with ${aggregation} weights learns which token pays`, async () => {
-        const change = { loss: { ...loss, kind, aggregation }, epochs: 2 };
-        const hits = await run((ids) => (ids[0] === 3 ? 1 : 0), 25, change);
-        expect(hits[0]).toBeLessThan(0.5);
-        expect(hits.at(-1)).toBeGreaterThan(0.9);
-      });
 });
