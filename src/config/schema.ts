@@ -173,6 +173,8 @@ const lora = z.strictObject({
   r: count.max(512).default(16),
   alpha: positive.default(32),
   rslora: z.boolean().default(false),
+  /** A trained adapter's folder to start from, of the same shape; a frozen copy of it is the KL reference. */
+  start: z.string().min(1).optional(),
   targets: z
     .array(z.enum(MODULES))
     .min(1)

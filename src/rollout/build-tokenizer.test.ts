@@ -9,7 +9,11 @@ import { loadTokenizer } from './tokenizer.ts';
 const folder = mkdtempSync(join(tmpdir(), 'lexpo-tokenizer-'));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-const files = buildTokenizer(['合同合同合同无效无效', '出租人'], { size: 281, required: '轮', maxLength: 64 });
+const files = buildTokenizer(['合同合同合同无效无效', '出租人'], {
+  size: 281,
+  required: '轮',
+  maxLength: 64,
+});
 writeTokenizer(folder, files);
 const tokenizer = loadTokenizer(folder);
 
@@ -40,7 +44,9 @@ describe('buildTokenizer', () => {
   it('writes a planner action in three tokens and a decomposition without spelling its punctuation', () => {
     expect(tokenizer.encode('{"action":"terminate"}')).toHaveLength(3);
     expect(tokenizer.encode('["合同","无效"]')).toHaveLength(7);
-    expect(tokenizer.decode(tokenizer.encode('["合同","无效"]'), { skipSpecial: true })).toBe('["合同","无效"]');
+    expect(tokenizer.decode(tokenizer.encode('["合同","无效"]'), { skipSpecial: true })).toBe(
+      '["合同","无效"]',
+    );
   });
 
   it('spends three tokens of a prompt on markup, and ends an answer with the end token', () => {

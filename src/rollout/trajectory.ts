@@ -6,7 +6,14 @@
 import { z } from 'zod';
 
 /** The six agents of LegalMALR: one model, six prompts. */
-export const ROLES = ['planner', 'rewrite_single', 'rewrite_supplement', 'decompose', 'supportive_law', 'repair'] as const;
+export const ROLES = [
+  'planner',
+  'rewrite_single',
+  'rewrite_supplement',
+  'decompose',
+  'supportive_law',
+  'repair',
+] as const;
 export type Role = (typeof ROLES)[number];
 
 /**

@@ -1,9 +1,12 @@
 /** One training run from its configuration to its summary: what `lexpo train` does. */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import { UserError } from '../base/errors.ts';
 import { stream } from '../base/random.ts';
 import type { Config } from '../config/schema.ts';
-import { initAdapter } from '../engine/peft.ts';
+import { checkAdapterFits, initAdapter, readAdapter } from '../engine/peft.ts';
+import type { LoraSpec } from '../engine/types.ts';
 import { demonstrate } from '../env/malr/demonstrate.ts';
 import { mineTerms } from '../env/terms.ts';
 import type { PolicyEvaluation } from '../eval/evaluate-policy.ts';
@@ -76,10 +79,10 @@ export async function runTraining({ config, resume, signal, screen }: RunOptions
 
   const learner = await createOnnxLearner({
     modelFolder: model.folder,
-    spec: config.lora,
+    spec: loraSpec(config),
     optimizer: config.optimizer,
     threads: config.learner.threads,
-    start: resumed?.learner ?? freshState(config, model),
+    start: resumed?.learner ?? startState(config, model),
   });
   const service = await startPolicyService(config, model, folder.adapters);
   const context = rolloutContext(config, model, search, service.endpoint);
@@ -168,10 +171,32 @@ export async function runTraining({ config, resume, signal, screen }: RunOptions
   }
 }
 
-/** A fresh adapter, which is a no-op until it is trained. */
-function freshState(config: Config, model: Model): Checkpoint['learner'] {
-  const adapter = initAdapter(model.config, config.lora, stream(config.run.seed, 'adapter'));
-  return { adapter, reference: null, optimizer: createOptimizerState(adapter.tensors) };
+/**
+ * The adapter that the run starts from: the one that `lora.start` names, whose frozen copy is the KL
+ * reference; else a fresh one, which is a no-op until it is trained.
+ */
+function startState(config: Config, model: Model): Checkpoint['learner'] {
+  const spec = loraSpec(config);
+  const { start } = config.lora;
+  if (start === undefined) {
+    const adapter = initAdapter(model.config, spec, stream(config.run.seed, 'adapter'));
+    return { adapter, reference: null, optimizer: createOptimizerState(adapter.tensors) };
+  }
+  const adapter = readAdapter(start);
+  checkAdapterFits(adapter, model.config, start);
+  if (!isDeepStrictEqual(shapeOf(adapter.spec), shapeOf(spec)))
+    throw new UserError(
+      `has r ${adapter.spec.r}, alpha ${adapter.spec.alpha}, rslora ${adapter.spec.rslora} on ${adapter.spec.targets.join(', ')}`,
+      start,
+      'set lora.r, lora.alpha, lora.rslora and lora.targets to its values',
+    );
+  return { adapter, reference: adapter, optimizer: createOptimizerState(adapter.tensors) };
+}
+
+const shapeOf = ({ targets, ...rest }: LoraSpec) => ({ ...rest, targets: [...targets].sort() });
+
+function loraSpec({ lora: { start: _, ...spec } }: Config): LoraSpec {
+  return spec;
 }
 
 /** Ids of a fixed prompt that every proof of publication is asked on: the start of the first held-out question. */
