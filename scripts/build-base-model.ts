@@ -16,8 +16,8 @@ interface Arguments {
   out: string;
   size: ModelSize;
   tokens: number;
-  tokensPerStep: number;
-  learningRate: number;
+  tokensPerStep?: number;
+  learningRate?: number;
   threads: number;
   seed: number;
 }
@@ -41,8 +41,8 @@ const program = new Command('build-base-model')
   .requiredOption('--out <folder>', 'the model folder to make')
   .addOption(new Option('--size <size>').choices(['tiny', 'small']).default('tiny'))
   .option('--tokens <n>', 'pretraining tokens; 0 leaves the weights random', whole, 1_500_000)
-  .option('--tokens-per-step <n>', 'input tokens of one update', positive, 2048)
-  .option('--learning-rate <x>', 'highest learning rate', positive, 2e-3)
+  .option('--tokens-per-step <n>', 'input tokens of one update', positive)
+  .option('--learning-rate <x>', 'highest learning rate', positive)
   .option('--threads <n>', 'threads', positive, 2)
   .option('--seed <n>', 'seed of every random stream', whole, 1);
 

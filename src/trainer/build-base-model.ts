@@ -9,11 +9,12 @@ import { UserError } from '../base/errors.ts';
 import { stream } from '../base/random.ts';
 import { writeSafetensors } from '../engine/safetensors.ts';
 import type { TensorMap } from '../engine/types.ts';
+import { lawOf, lawShortName } from '../env/law-name.ts';
 import { offeredActions } from '../env/malr/agents.ts';
 import { targetSource } from '../env/malr/demonstration-targets.ts';
 import { PACKS } from '../env/malr/prompts/build-messages.ts';
 import type { PromptPack } from '../env/malr/prompts/pack.ts';
-import { mineTerms } from '../env/terms.ts';
+import { mineTerms, type TermTable } from '../env/terms.ts';
 import type { Article, Query } from '../env/types.ts';
 import { buildTokenizer, type TokenizerFiles, writeTokenizer } from '../rollout/build-tokenizer.ts';
 import { loadChatTemplate, renderPromptIds } from '../rollout/chat-template.ts';
@@ -31,17 +32,38 @@ interface Shape {
   kvHeads: number;
   headDim: number;
   intermediate: number;
-  /** Most tokens of the vocabulary. */
+  /** Most tokens of the vocabulary besides words, and most words. */
   vocab: number;
+  words: number;
 }
 
-/** `tiny`: about 1 M parameters, 4 MB; `small`: about 3.7 M, 15 MB, in f32. */
+/** `tiny`: about 1.2 M parameters, 5 MB; `small`: about 5.2 M, 21 MB, in f32. */
 const SHAPES: Record<ModelSize, Shape> = {
-  tiny: { hidden: 128, layers: 4, heads: 4, kvHeads: 2, headDim: 32, intermediate: 384, vocab: 1792 },
-  small: { hidden: 256, layers: 4, heads: 4, kvHeads: 2, headDim: 64, intermediate: 768, vocab: 2048 },
+  tiny: {
+    hidden: 128,
+    layers: 4,
+    heads: 4,
+    kvHeads: 2,
+    headDim: 32,
+    intermediate: 384,
+    vocab: 1792,
+    words: 1500,
+  },
+  small: {
+    hidden: 256,
+    layers: 4,
+    heads: 4,
+    kvHeads: 2,
+    headDim: 64,
+    intermediate: 768,
+    vocab: 2048,
+    words: 6000,
+  },
 };
 
 const MAX_LENGTH = 512;
+const FOCUS_WEIGHT = 20;
+const TERMS_AN_ARTICLE = 10;
 /** A character of a question counts as often as so many in the statutes: questions are what a policy reads. */
 const QUESTION_WEIGHT = 50;
 const INIT_STD = 0.02;
@@ -58,9 +80,9 @@ export interface BuildBaseModelOptions {
   size: ModelSize;
   /** Pretraining tokens; 0 leaves the weights random. */
   tokens: number;
-  /** Input tokens of one update. */
-  tokensPerStep?: number;
-  learningRate?: number;
+  /** Input tokens of one update, and the highest learning rate; by default the size's own. */
+  tokensPerStep?: number | undefined;
+  learningRate?: number | undefined;
   threads: number;
   seed: number;
   log: (line: string) => void;
@@ -82,8 +104,14 @@ export async function buildBaseModel(options: BuildBaseModelOptions): Promise<vo
 
   const pack = PACKS['zh-compact'];
   const shape = SHAPES[size];
+  const terms = mineTerms(articles);
+  const source = targetSource(new Map(articles.map((article) => [article.id, article])), terms);
+  const focus = queries.flatMap((query) => query.gold);
+  const words = chooseWords(articles, terms, focus, shape.words);
+  log(`${terms.size.toLocaleString('en')} terms in ${articles.length.toLocaleString('en')} articles`);
   const files = buildTokenizer(vocabularyTexts(articles, queries), {
     size: shape.vocab,
+    words,
     required: requiredCharacters(pack),
     maxLength: MAX_LENGTH,
   });
@@ -102,16 +130,14 @@ export async function buildBaseModel(options: BuildBaseModelOptions): Promise<vo
   );
 
   if (options.tokens > 0) {
-    const terms = mineTerms(articles);
-    log(`${terms.size.toLocaleString('en')} terms in ${articles.length.toLocaleString('en')} articles`);
     const tokenizer = loadTokenizer(partial);
     const template = loadChatTemplate(partial);
     const samples = pretrainSampler({
       articles,
-      source: targetSource(new Map(articles.map((article) => [article.id, article])), terms),
+      source,
       pack,
       offered: offeredActions({ allowOriginal: true }),
-      focus: queries.flatMap((query) => query.gold),
+      focus,
       renderPrompt: (messages) =>
         renderPromptIds(template, tokenizer, messages, { addGenerationPrompt: true }),
       encode: tokenizer.encode,
@@ -122,14 +148,43 @@ export async function buildBaseModel(options: BuildBaseModelOptions): Promise<vo
       folder: partial,
       samples,
       tokens: options.tokens,
-      tokensPerStep: options.tokensPerStep ?? 2048,
-      learningRate: options.learningRate ?? 2e-3,
+      tokensPerStep: options.tokensPerStep ?? shape.tokensPerStep,
+      learningRate: options.learningRate ?? shape.learningRate,
       warmupShare: 0.03,
       threads: options.threads,
       log,
     });
   }
   renameSync(partial, folder);
+}
+
+/**
+ * The words of the vocabulary: short names of laws and the best terms of their articles, by how many
+ * articles have them. An article of a law that training questions cite counts `FOCUS_WEIGHT` times: what
+ * has no token of its own is spelled.
+ */
+function chooseWords(
+  articles: readonly Article[],
+  terms: TermTable,
+  focus: readonly string[],
+  most: number,
+): string[] {
+  const lawById = new Map(articles.map((article) => [article.id, lawOf(article)]));
+  const focused = new Set(focus.map((id) => lawById.get(id)));
+  const weights = new Map<string, number>();
+  const add = (word: string, weight: number): void => {
+    if (word.length > 1) weights.set(word, (weights.get(word) ?? 0) + weight);
+  };
+  for (const { id } of articles) {
+    const law = lawById.get(id)!;
+    const weight = focused.has(law) ? FOCUS_WEIGHT : 1;
+    add(lawShortName(law), weight);
+    for (const term of terms.articleTerms(id, TERMS_AN_ARTICLE)) add(term, weight);
+  }
+  return [...weights]
+    .sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1))
+    .slice(0, most)
+    .map(([word]) => word);
 }
 
 function* vocabularyTexts(articles: readonly Article[], queries: readonly Query[]): Iterable<string> {
