@@ -39,7 +39,7 @@ const model = z.strictObject({
       size: z.enum(['tiny', 'small']),
       /** Tokens of pretraining. */
       tokens: count,
-      learningRate: positive.default(2e-3),
+      learningRate: positive.optional(),
       seed: z.number().int().default(1),
     })
     .optional(),
@@ -82,7 +82,7 @@ const env = z.strictObject({
   /** Unusable rewriter outputs that an episode survives; the next one is an invalid termination. */
   toleratedBadRewrites: z.number().int().min(0).default(0),
   /** Articles kept in the reported pool. */
-  poolLimit: count.default(40),
+  poolLimit: count.default(20),
 });
 
 const rollout = z.strictObject({

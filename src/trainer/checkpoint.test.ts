@@ -82,6 +82,7 @@ function checkpoint(step: number, about: Partial<Progress> = {}, reference = tru
     progress: {
       step,
       policy: { version: step, model: `run-v${step}-r2` },
+      startAdapter: 'run-v0-r2',
       cursor: 16 * step,
       best: { step: 4, value: 0.1 + 0.2, adapter: 'run-v4' },
       skippedInARow: 1,

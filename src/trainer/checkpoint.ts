@@ -20,6 +20,8 @@ export const progressSchema = z.strictObject({
   /** Steps done. */
   step: z.number().int().min(0),
   policy: z.strictObject({ version: z.number().int(), model: z.string() }),
+  /** Name of the adapter that GRPO started from. */
+  startAdapter: z.string(),
   /** Training questions drawn so far, over all epochs. */
   cursor: z.number().int().min(0),
   best: z.strictObject({ step: z.number().int(), value: z.number(), adapter: z.string() }).nullable(),

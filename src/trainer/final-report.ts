@@ -20,7 +20,7 @@ import {
   summariseOutcomes,
 } from '../eval/evaluate-policy.ts';
 import { mean, recallAt } from '../eval/metrics.ts';
-import { evaluationTable, formatTable } from '../report/tables.ts';
+import { type EvalFigures, evaluationTable, formatTable } from '../report/tables.ts';
 import type { PolicyVersion, RolloutContext } from '../rollout/roll-out.ts';
 import type { Progress } from './checkpoint.ts';
 import type { Model } from './prepare.ts';
@@ -70,6 +70,13 @@ export async function namedBaselines(
   }));
 }
 
+/** The metrics of a ranking that no policy made. */
+export const rankingFigures = ({ recall, mrr, ndcg }: PolicyEvaluation): EvalFigures => ({
+  recall,
+  mrr,
+  ndcg,
+});
+
 /** `gain`: mean difference of recall with its 95 % interval, in points of recall (0 to 1). */
 export interface Comparison {
   what: string;
@@ -114,7 +121,7 @@ export async function reportRun(input: ReportInput): Promise<{ report: FinalRepo
     config.eval.choose === 'best' && end.best ? end.best : { step: end.step, adapter: end.policy.model };
   const evaluate = (policy: PolicyVersion, ctx = context, sampling = greedySampling(config), sample = 0) =>
     evaluatePolicy(ctx, data.validation, policy, { k, sampling, sample, step: 0 });
-  const start = await input.load(firstAdapter(config));
+  const start = await input.load(end.startAdapter);
   const result = await input.load(chosen.adapter);
   const stored = await readEvaluation(folder, chosen.step);
   const after = stored.perQuestion.length === data.validation.length ? stored : await evaluate(result);
@@ -149,8 +156,6 @@ export async function reportRun(input: ReportInput): Promise<{ report: FinalRepo
   await writeFileAtomic(folder.report, `${JSON.stringify(report)}\n`);
   return { report, table: reportTable(report, data, k) };
 }
-
-const firstAdapter = ({ run }: Config): string => `${run.name}-v0`;
 
 const recalls = ({ perQuestion }: PolicyEvaluation): number[] => perQuestion.map((q) => q.recall);
 
@@ -216,8 +221,8 @@ const points = (x: number): string => `${x >= 0 ? '+' : ''}${(100 * x).toFixed(1
 
 function reportTable(report: FinalReport, data: Data, k: number): string {
   const rows = [
-    { name: 'single-pass', figures: report.singlePass },
-    ...report.baselines.map(({ name, evaluation }) => ({ name, figures: evaluation })),
+    { name: 'single-pass', figures: rankingFigures(report.singlePass) },
+    ...report.baselines.map(({ name, evaluation }) => ({ name, figures: rankingFigures(evaluation) })),
     { name: 'before', figures: report.before },
     ...report.sweep.map(({ weight, before }) => ({ name: `before, weight ${weight}`, figures: before })),
     { name: `after (step ${report.chosenStep})`, figures: report.after },

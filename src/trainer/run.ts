@@ -23,7 +23,7 @@ import {
   pruneCheckpoints,
   writeCheckpoint,
 } from './checkpoint.ts';
-import { reportRun, singlePass } from './final-report.ts';
+import { rankingFigures, reportRun, singlePass } from './final-report.ts';
 import type { Learner } from './learner/learner.ts';
 import { createOnnxLearner } from './learner/onnx-learner.ts';
 import { type StepOutcome, trainLoop } from './loop.ts';
@@ -116,14 +116,21 @@ export async function runTraining({ config, resume, signal, screen }: RunOptions
         onStep: async (outcome) => {
           await writeTrajectories(folder, outcome.step, outcome.sampled.groups);
           bar.update(outcome.step, stepLine(outcome));
+          const [failure] = outcome.sampled.failures;
+          if (failure)
+            note(
+              `step ${outcome.step}: ${outcome.sampled.failures.length} rollouts failed, the first with ${failure.reason}`,
+            );
           await metrics.append(outcome.step, stepMetrics(outcome));
         },
         onEvaluation: async (step, evaluation) => {
           await writeEvaluation(folder, step, evaluation);
           await metrics.append(step, evalMetrics(evaluation));
+          if (evaluation.failed > 0)
+            note(`${evaluation.failed} held-out questions have no rollout: they count as found nothing`);
           note(
             evaluationTable(config.eval.k, [
-              { name: 'single-pass', figures: baseline },
+              { name: 'single-pass', figures: rankingFigures(baseline) },
               { name: `step ${step}`, figures: evaluation },
             ]),
           );
@@ -242,7 +249,7 @@ async function startRun(
     );
   }
   const policy = await publish(target, learner, (await learner.state()).adapter, 0);
-  return { step: 0, policy, cursor: 0, best: null, skippedInARow: 0, seconds: 0 };
+  return { step: 0, policy, startAdapter: policy.model, cursor: 0, best: null, skippedInARow: 0, seconds: 0 };
 }
 
 async function keepCheckpoint(
