@@ -179,7 +179,7 @@ describe('rules across fields', () => {
     ],
     ['keep', ['retrieval.topK=5', 'retrieval.keep=6'], 'retrieval.keep', /at most retrieval.topK \(5\)/],
     ['eval.k', ['env.poolLimit=9'], 'eval.k', /at most env.poolLimit \(9\)/],
-    ['recallAt', ['reward.recallAt=41'], 'reward.recallAt', /at most env.poolLimit \(40\)/],
+    ['recallAt', ['reward.recallAt=21'], 'reward.recallAt', /at most env.poolLimit \(20\)/],
     [
       'tokensPerPass',
       ['learner.tokensPerPass=1000'],
@@ -221,8 +221,8 @@ describe('rules across fields', () => {
     const set = [
       'rollout.minGroup=8',
       'retrieval.keep=30',
-      'eval.k=40',
-      'reward.recallAt=40',
+      'eval.k=20',
+      'reward.recallAt=20',
       'reward.step=0',
     ];
     expect(() => parseConfig(GOOD, 'x.yaml', { set })).not.toThrow();
