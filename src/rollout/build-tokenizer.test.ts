@@ -11,7 +11,6 @@ afterAll(() => rmSync(folder, { recursive: true }));
 
 const files = buildTokenizer(['合同合同合同无效无效', '出租人'], {
   size: 281,
-  words: [],
   required: '轮',
   maxLength: 64,
 });
@@ -26,7 +25,6 @@ describe('buildTokenizer', () => {
     expect(tokenizer.encode('轮合同无效人出租')).toEqual([256, 257, 258, 260, 259, 261, 262, 263]);
     const smaller = buildTokenizer(['合同合同合同无效无效', '出租人'], {
       size: 276,
-      words: [],
       required: '轮',
       maxLength: 64,
     });
@@ -64,21 +62,6 @@ describe('buildTokenizer', () => {
     const answered = [...messages, { role: 'assistant' as const, content: '租' }];
     const all = renderPromptIds(template, tokenizer, answered, { addGenerationPrompt: false });
     expect(all).toEqual([...ids, ...tokenizer.encode('租'), files.endId]);
-  });
-
-  it('gives each word a token of its own, the longest that starts first, and no more than once', () => {
-    const words = ['承租人', '承租', '租人权益', '"}'];
-    const withWords = buildTokenizer(['承租人权益'], { size: 300, words, required: '', maxLength: 64 });
-    // 256 bytes, 5 characters, 17 of the protocol, 3 words: '"}' is in the protocol already.
-    expect(withWords.vocabSize).toBe(256 + 5 + 17 + 3);
-    const place = mkdtempSync(join(tmpdir(), 'lexpo-words-'));
-    writeTokenizer(place, withWords);
-    const words3 = loadTokenizer(place);
-    rmSync(place, { recursive: true });
-    const id = (token: string) => words3.tokenId(token)!;
-    expect(words3.encode('承租人权益')).toEqual([id('承租人'), id('权'), id('益')]);
-    expect(words3.encode('租人权益承租')).toEqual([id('租人权益'), id('承租')]);
-    expect(words3.decode([id('承租人'), id('权')], { skipSpecial: true })).toBe('承租人权');
   });
 
   it('names the pad and end tokens by id', () => {

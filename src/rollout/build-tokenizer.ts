@@ -1,10 +1,8 @@
 /**
- * Builds the tokenizer of a small base model: one token a character, bytes for rare characters, one token
- * for each of the given words (legal terms, names of laws), so that a tiny model chooses terms instead of
- * spelling them, and the pieces of the action protocol as one token each, so that `{"action":"terminate"}`
- * is three tokens that it cannot misspell. Words are matched wherever they stand, the longest first. The
- * files load alike in `@huggingface/tokenizers` and in Python's `tokenizers`: BPE without merges, byte
- * fallback, no normaliser.
+ * Builds the tokenizer of a small base model: one token a character, bytes for rare characters, and the
+ * pieces of the action protocol as one token each, so that `{"action":"terminate"}` is three tokens that a
+ * tiny model cannot misspell. The files load alike in `@huggingface/tokenizers` and in Python's
+ * `tokenizers`: BPE without merges, byte fallback, no normaliser.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -23,10 +21,8 @@ const CHAT_TEMPLATE =
   '{% if add_generation_prompt %}<|assistant|>{% endif %}';
 
 export interface TokenizerOptions {
-  /** Tokens besides the words, at most: specials, bytes, action pieces and characters. */
+  /** Tokens in all, at most: specials, bytes, action pieces and characters. */
   size: number;
-  /** Strings of two or more characters that are one token each. */
-  words: readonly string[];
   /** Text whose characters are in whatever their frequency, such as that of the prompts. */
   required: string;
   /** Longest sequence of the model, tokens. */
@@ -47,9 +43,8 @@ export interface TokenizerFiles {
  * tokens, which cost one token a character as well.
  */
 export function buildTokenizer(texts: Iterable<string>, options: TokenizerOptions): TokenizerFiles {
-  const protocol = [...SPECIAL_TOKENS, ...ACTION_PIECES];
-  const added = [...new Set([...protocol, ...options.words])];
-  const room = options.size - BYTES.length - protocol.length;
+  const added = [...SPECIAL_TOKENS, ...ACTION_PIECES];
+  const room = options.size - BYTES.length - added.length;
   const characters = frequentCharacters(texts, options.required).slice(0, Math.max(0, room));
   const vocab = Object.fromEntries([...BYTES, ...characters].map((token, id) => [token, id]));
   const firstAdded = BYTES.length + characters.length;

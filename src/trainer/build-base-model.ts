@@ -9,12 +9,11 @@ import { UserError } from '../base/errors.ts';
 import { stream } from '../base/random.ts';
 import { writeSafetensors } from '../engine/safetensors.ts';
 import type { TensorMap } from '../engine/types.ts';
-import { lawOf, lawShortName } from '../env/law-name.ts';
 import { offeredActions } from '../env/malr/agents.ts';
 import { targetSource } from '../env/malr/demonstration-targets.ts';
 import { PACKS } from '../env/malr/prompts/build-messages.ts';
 import type { PromptPack } from '../env/malr/prompts/pack.ts';
-import { mineTerms, type TermTable } from '../env/terms.ts';
+import { mineTerms } from '../env/terms.ts';
 import type { Article, Query } from '../env/types.ts';
 import { buildTokenizer, type TokenizerFiles, writeTokenizer } from '../rollout/build-tokenizer.ts';
 import { loadChatTemplate, renderPromptIds } from '../rollout/chat-template.ts';
@@ -32,15 +31,14 @@ interface Shape {
   kvHeads: number;
   headDim: number;
   intermediate: number;
-  /** Most tokens of the vocabulary besides words, and most words. */
+  /** Most tokens of the vocabulary. */
   vocab: number;
-  words: number;
   /** Input tokens of one update. On few tokens, many small updates beat few large ones (measured). */
   tokensPerStep: number;
   learningRate: number;
 }
 
-/** `tiny`: about 1.2 M parameters, 5 MB; `small`: about 5.2 M, 21 MB, in f32. */
+/** `tiny`: about 1 M parameters, 4 MB; `small`: about 3.7 M, 15 MB, in f32. */
 const SHAPES: Record<ModelSize, Shape> = {
   tiny: {
     hidden: 128,
@@ -50,7 +48,6 @@ const SHAPES: Record<ModelSize, Shape> = {
     headDim: 32,
     intermediate: 384,
     vocab: 1792,
-    words: 1500,
     tokensPerStep: 512,
     learningRate: 3e-3,
   },
@@ -62,15 +59,12 @@ const SHAPES: Record<ModelSize, Shape> = {
     headDim: 64,
     intermediate: 768,
     vocab: 2048,
-    words: 6000,
     tokensPerStep: 1024,
     learningRate: 2e-3,
   },
 };
 
 const MAX_LENGTH = 512;
-const FOCUS_WEIGHT = 20;
-const TERMS_AN_ARTICLE = 10;
 /** A character of a question counts as often as so many in the statutes: questions are what a policy reads. */
 const QUESTION_WEIGHT = 50;
 const INIT_STD = 0.02;
@@ -114,11 +108,9 @@ export async function buildBaseModel(options: BuildBaseModelOptions): Promise<vo
   const terms = mineTerms(articles);
   const source = targetSource(new Map(articles.map((article) => [article.id, article])), terms);
   const focus = queries.flatMap((query) => query.gold);
-  const words = chooseWords(articles, terms, focus, shape.words);
   log(`${terms.size.toLocaleString('en')} terms in ${articles.length.toLocaleString('en')} articles`);
   const files = buildTokenizer(vocabularyTexts(articles, queries), {
     size: shape.vocab,
-    words,
     required: requiredCharacters(pack),
     maxLength: MAX_LENGTH,
   });
@@ -163,35 +155,6 @@ export async function buildBaseModel(options: BuildBaseModelOptions): Promise<vo
     });
   }
   renameSync(partial, folder);
-}
-
-/**
- * The words of the vocabulary: short names of laws and the best terms of their articles, by how many
- * articles have them. An article of a law that training questions cite counts `FOCUS_WEIGHT` times: what
- * has no token of its own is spelled.
- */
-function chooseWords(
-  articles: readonly Article[],
-  terms: TermTable,
-  focus: readonly string[],
-  most: number,
-): string[] {
-  const lawById = new Map(articles.map((article) => [article.id, lawOf(article)]));
-  const focused = new Set(focus.map((id) => lawById.get(id)));
-  const weights = new Map<string, number>();
-  const add = (word: string, weight: number): void => {
-    if (word.length > 1) weights.set(word, (weights.get(word) ?? 0) + weight);
-  };
-  for (const { id } of articles) {
-    const law = lawById.get(id)!;
-    const weight = focused.has(law) ? FOCUS_WEIGHT : 1;
-    add(lawShortName(law), weight);
-    for (const term of terms.articleTerms(id, TERMS_AN_ARTICLE)) add(term, weight);
-  }
-  return [...weights]
-    .sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1))
-    .slice(0, most)
-    .map(([word]) => word);
 }
 
 function* vocabularyTexts(articles: readonly Article[], queries: readonly Query[]): Iterable<string> {

@@ -47,7 +47,6 @@ afterAll(() => rmSync(folder, { recursive: true }));
 const texts = articles.flatMap(({ title, text }) => [title, text]);
 const files = buildTokenizer(texts, {
   size: 600,
-  words: [],
   required: Object.values(pack.system).join(''),
   maxLength: 256,
 });
