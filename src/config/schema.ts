@@ -110,6 +110,7 @@ const reward = z.strictObject({
   invalid: z.number().max(0).default(-5),
   rank: z.number().default(0),
   marginal: z.number().default(0),
+  searchRank: z.number().default(0),
   credit: z.enum(['trajectory', 'return-to-go']).default('trajectory'),
 });
 

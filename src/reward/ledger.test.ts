@@ -27,8 +27,18 @@ const weighted = (
 });
 const values = (episode: Scored, gold: string[], settings = config, originalIds: string[] | null = null) =>
   Object.fromEntries(
-    scoreEpisode(episode, gold, settings, originalIds).terms.map((term) => [term.name, term.value]),
+    scoreEpisode(episode, gold, settings, originalIds ? { originalIds } : {}).terms.map((term) => [
+      term.name,
+      term.value,
+    ]),
   );
+
+/** All that the terms may need; the gold articles rank where the first ids do. */
+const factsOf = (originalIds: string[]) => ({ originalIds, goldRanks: [originalIds.length, null] });
+const returnsOf = (episode: Scored, gold: string[], settings: RewardConfig, originalIds: string[] = []) => {
+  const ledger = scoreEpisode(episode, gold, settings, factsOf(originalIds));
+  return roundReturns({ ...episode, ledger }, gold, settings);
+};
 
 describe('scoreEpisode', () => {
   it('adds up a case computed by hand', () => {
@@ -38,7 +48,7 @@ describe('scoreEpisode', () => {
       episode,
       ['g1', 'g2', 'g3', 'g4'],
       weighted({ hit: 0.2, rank: 0.5, marginal: 2 }),
-      ['g1', 'z', 'g4'],
+      { originalIds: ['g1', 'z', 'g4'] },
     );
     const rank = (1 + 1 / Math.log2(2 + 2 / 3) + 1 / Math.log2(3)) / 4;
     expect(ledger.terms).toEqual([
@@ -122,7 +132,7 @@ describe('roundReturns', () => {
   it('gives each round what is earned from it on', () => {
     const episode = episodeOf([['g1'], ['x'], ['g2']]);
     const settings = weighted({ hit: 0.5 });
-    const returns = roundReturns(episode, ['g1', 'g2'], settings);
+    const returns = returnsOf(episode, ['g1', 'g2'], settings);
     // recall 1 at the end; the rounds earn .2, −.05 and .2.
     expect(returns).toHaveLength(4);
     for (const [i, expected] of [1.35, 1.15, 1.2, 1].entries()) expect(returns[i]).toBeCloseTo(expected, 12);
@@ -130,8 +140,8 @@ describe('roundReturns', () => {
   });
 
   it('charges an invalid end to every call before it', () => {
-    expect(roundReturns(episodeOf([], 'invalid'), ['g1'], config)).toEqual([-5]);
-    const [first, last] = roundReturns(episodeOf([['x']], 'invalid'), ['g1'], config);
+    expect(returnsOf(episodeOf([], 'invalid'), ['g1'], config)).toEqual([-5]);
+    const [first, last] = returnsOf(episodeOf([['x']], 'invalid'), ['g1'], config);
     expect(first).toBeCloseTo(-5.05, 12);
     expect(last).toBeCloseTo(-5, 12);
   });
@@ -154,7 +164,7 @@ describe('1000 random episodes', () => {
   it('total is the sum of the values, bit for bit, also after a round trip through JSON', () => {
     for (let seed = 0; seed < 1000; seed++) {
       const { episode, gold, originalIds } = randomCase(stream(seed, 'reward'));
-      const ledger = scoreEpisode(episode, gold, settings, originalIds);
+      const ledger = scoreEpisode(episode, gold, settings, factsOf(originalIds));
       let sum = 0;
       for (const { raw, weight, value } of ledger.terms) {
         expect(Object.is(value, raw * weight + 0)).toBe(true);
@@ -170,7 +180,7 @@ describe('1000 random episodes', () => {
   it('every raw value keeps its bounds', () => {
     for (let seed = 0; seed < 1000; seed++) {
       const { episode, gold, originalIds } = randomCase(stream(seed, 'bounds'));
-      for (const { name, raw } of scoreEpisode(episode, gold, settings, originalIds).terms) {
+      for (const { name, raw } of scoreEpisode(episode, gold, settings, factsOf(originalIds)).terms) {
         expect(raw).toBeGreaterThanOrEqual(0);
         expect(raw).toBeLessThanOrEqual(name === 'step' ? 4 : 1);
       }
@@ -210,8 +220,8 @@ describe('1000 random episodes', () => {
         pool: [...episode.pool, missing],
       };
       for (const each of [config, settings, weighted({ hit: 0 })])
-        expect(scoreEpisode(better, gold, each, originalIds).total).toBeGreaterThan(
-          scoreEpisode(episode, gold, each, originalIds).total,
+        expect(scoreEpisode(better, gold, each, factsOf(originalIds)).total).toBeGreaterThan(
+          scoreEpisode(episode, gold, each, factsOf(originalIds)).total,
         );
     }
   });
@@ -219,9 +229,9 @@ describe('1000 random episodes', () => {
   it('return-to-go starts at the total and its differences are the rounds’ own rewards', () => {
     for (let seed = 0; seed < 1000; seed++) {
       const { episode, gold, originalIds } = randomCase(stream(seed, 'returns'));
-      const returns = roundReturns(episode, gold, settings, originalIds);
+      const returns = returnsOf(episode, gold, settings, originalIds);
       expect(returns).toHaveLength(episode.rounds.length + 1);
-      expect(returns[0]).toBe(scoreEpisode(episode, gold, settings, originalIds).total);
+      expect(returns[0]).toBe(scoreEpisode(episode, gold, settings, factsOf(originalIds)).total);
       for (const [i, round] of episode.rounds.entries()) {
         const gained = round.newIds.filter((id) => gold.includes(id)).length / gold.length;
         expect(returns[i]! - returns[i + 1]!).toBeCloseTo(-0.05 + 0.3 * gained, 12);

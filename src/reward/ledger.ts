@@ -9,7 +9,16 @@ import { invalid } from './invalid.ts';
 import { marginal } from './marginal.ts';
 import { rank } from './rank.ts';
 import { recall } from './recall.ts';
+import { searchRank } from './search-rank.ts';
 import { step } from './step.ts';
+
+/** What some terms need of the retrieval besides the episode. */
+export interface RetrievalFacts {
+  /** What the original question alone finds: for `marginal`. */
+  originalIds?: readonly string[];
+  /** By gold article its best first-stage rank over the episode's searches, from 0; null: for `searchRank`. */
+  goldRanks?: readonly (number | null)[];
+}
 
 /** What the terms read of an episode. */
 export type Scored = Pick<Episode, 'rounds' | 'pool' | 'termination'>;
@@ -22,6 +31,7 @@ export const TERM_ORDER = [
   'invalid',
   'rank',
   'marginal',
+  'searchRank',
 ] as const satisfies (keyof RewardWeights)[];
 
 /**
@@ -29,14 +39,14 @@ export const TERM_ORDER = [
  * `total` is the sum of the values from left to right, starting at 0, in double precision, so that anyone
  * gets the same bits from the stored ledger.
  *
- * `originalIds`: what the original question alone finds. Without it there is no `marginal` term, and a
- * weight for it is an error of the caller. Throws on empty gold and on a reward that is not finite.
+ * Without what `facts` gives, the term that needs it is not in the ledger, and a weight for it is an error
+ * of the caller. Throws on empty gold and on a reward that is not finite.
  */
 export function scoreEpisode(
   episode: Scored,
   gold: readonly string[],
   config: RewardConfig,
-  originalIds: readonly string[] | null = null,
+  facts: RetrievalFacts = {},
 ): Ledger {
   const goldSet = checkedGold(gold);
   const raws: Record<keyof RewardWeights, number | null> = {
@@ -45,10 +55,12 @@ export function scoreEpisode(
     hit: hit(episode, goldSet),
     invalid: invalid(episode),
     rank: rank(episode, goldSet),
-    marginal: originalIds === null ? null : marginal(episode, goldSet, originalIds),
+    marginal: facts.originalIds ? marginal(episode, goldSet, facts.originalIds) : null,
+    searchRank: facts.goldRanks ? searchRank(facts.goldRanks) : null,
   };
-  if (raws.marginal === null && config.weights.marginal !== 0)
-    throw new Error('the marginal term has a weight, but the hits of the original question were not given');
+  for (const name of ['marginal', 'searchRank'] as const)
+    if (raws[name] === null && config.weights[name] !== 0)
+      throw new Error(`the term ${name} has a weight, but what it needs of the retrieval was not given`);
   const terms: Ledger['terms'] = [];
   for (const name of TERM_ORDER) {
     const raw = raws[name];
@@ -66,12 +78,11 @@ export function scoreEpisode(
  * Step and hit are earned in their round, everything else at the end. The first entry is the ledger's total.
  */
 export function roundReturns(
-  episode: Scored,
+  episode: Scored & { ledger: Pick<Ledger, 'total'> },
   gold: readonly string[],
   config: RewardConfig,
-  originalIds: readonly string[] | null = null,
 ): number[] {
-  const { total } = scoreEpisode(episode, gold, config, originalIds);
+  const { total } = episode.ledger;
   const returns = [total];
   const goldSet = checkedGold(gold);
   let earned = 0;

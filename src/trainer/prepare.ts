@@ -16,11 +16,12 @@ import { createLexicalReranker } from '../env/retrieval/lexical-rerank.ts';
 import { rankPool } from '../env/retrieval/rank-pool.ts';
 import type { Message, Query } from '../env/types.ts';
 import type { RewardConfig } from '../reward/config.ts';
-import { scoreEpisode } from '../reward/ledger.ts';
+import { type RetrievalFacts, scoreEpisode } from '../reward/ledger.ts';
 import { loadChatTemplate, renderPromptIds } from '../rollout/chat-template.ts';
 import { createEndpoint, type Endpoint } from '../rollout/endpoint.ts';
 import type { RolloutContext, Sampling } from '../rollout/roll-out.ts';
 import { loadTokenizer, type TextTokenizer } from '../rollout/tokenizer.ts';
+import type { Episode } from '../rollout/trajectory.ts';
 import { type PolicyServer, startServer } from '../serve/server.ts';
 import { buildBaseModel } from './build-base-model.ts';
 
@@ -182,14 +183,24 @@ export function rolloutContext(
 ): RolloutContext {
   const malr = malrConfig(config);
   const reward = rewardConfig(config);
-  const originalIds = (query: Query): string[] | null =>
-    reward.weights.marginal === 0
-      ? null
-      : topHits(
-          search.retriever.index,
-          search.retriever.scores({ original: query.query, rewrite: query.query }),
-          config.retrieval.keep,
-        ).map(({ id }) => id);
+  const { retriever } = search;
+  const facts = (episode: Episode, query: Query): RetrievalFacts => {
+    const request = (rewrite: string) => ({ original: query.query, rewrite });
+    const { marginal, searchRank } = reward.weights;
+    const out: RetrievalFacts = {};
+    if (marginal !== 0) {
+      const hits = topHits(retriever.index, retriever.scores(request(query.query)), config.retrieval.keep);
+      out.originalIds = hits.map(({ id }) => id);
+    }
+    if (searchRank !== 0) {
+      const searched = [...new Set(episode.rounds.flatMap(({ queries }) => queries))];
+      const ranks = searched.map((text) => retriever.ranksOf(request(text), query.gold));
+      out.goldRanks = query.gold.map((_, g) =>
+        ranks.length === 0 ? null : Math.min(...ranks.map((of) => of[g]!)) - 1,
+      );
+    }
+    return out;
+  };
   return {
     runId: config.run.name,
     seed: config.run.seed,
@@ -197,7 +208,7 @@ export function rolloutContext(
     renderPrompt: model.renderPrompt,
     stopTokenIds: model.config.eosTokenIds,
     runEpisode: (query, policy) => runEpisode(query, search.tools, policy, malr),
-    score: (episode, query) => scoreEpisode(episode, query.gold, reward, originalIds(query)),
+    score: (episode, query) => scoreEpisode(episode, query.gold, reward, facts(episode, query)),
     now: () => performance.now(),
   };
 }
