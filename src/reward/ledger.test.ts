@@ -81,7 +81,7 @@ describe('scoreEpisode', () => {
   it('refuses what cannot be scored', () => {
     expect(() => scoreEpisode(episodeOf([['x']]), [], config)).toThrow('without gold');
     expect(() => scoreEpisode(episodeOf([['x']]), ['x'], weighted({ marginal: 1 }))).toThrow(
-      'original question',
+      'marginal has a weight',
     );
     expect(() => scoreEpisode(episodeOf([['x']]), ['x'], weighted({ recall: Number.NaN }))).toThrow('NaN');
   });
