@@ -1,6 +1,8 @@
 /** A group of rollouts of one question, told in full: calls, rounds, reward terms, advantages. */
+
+import type { AgentCall, Round } from '../env/episode.ts';
 import type { Query } from '../env/types.ts';
-import type { AgentCall, RolloutResult, Round, Trajectory } from '../rollout/trajectory.ts';
+import type { RolloutResult, Trajectory } from '../rollout/trajectory.ts';
 import { formatTable } from './tables.ts';
 import { printable } from './text.ts';
 

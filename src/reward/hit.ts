@@ -1,4 +1,4 @@
-import type { Episode } from '../rollout/trajectory.ts';
+import type { Episode } from '../env/episode.ts';
 
 /**
  * Hit reward (LegalMALR, arXiv 2601.17692, section 4): for each round, how many gold articles this round

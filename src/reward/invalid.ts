@@ -1,4 +1,4 @@
-import type { Episode } from '../rollout/trajectory.ts';
+import type { Episode } from '../env/episode.ts';
 
 /**
  * 1 for an invalid termination, else 0; its weight is the paper's −5 (arXiv 2601.17692, section 4). Which

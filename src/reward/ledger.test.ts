@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { type Random, stream } from '../base/random.ts';
-import { ledgerSchema, type Round, type Termination } from '../rollout/trajectory.ts';
+import type { Round, Termination } from '../env/episode.ts';
 import { DEFAULT_REWARD_CONFIG as config, type RewardConfig } from './config.ts';
 import { roundReturns, type Scored, scoreEpisode, TERM_ORDER } from './ledger.ts';
+import { ledgerSchema } from './ledger-schema.ts';
 
 /** An episode whose rounds find these ids; the pool is all of them in order unless given. */
 function episodeOf(

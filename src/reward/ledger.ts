@@ -2,10 +2,11 @@
  * The reward ledger: the value of every term of an episode, and their sum, which is the reward. Pure: no
  * search, no clock. The entropy bonus is no reward; it lives in the loss.
  */
-import type { Episode, Ledger } from '../rollout/trajectory.ts';
+import type { Episode } from '../env/episode.ts';
 import type { RewardConfig, RewardWeights } from './config.ts';
 import { hit, hitsByRound } from './hit.ts';
 import { invalid } from './invalid.ts';
+import type { Ledger } from './ledger-schema.ts';
 import { marginal } from './marginal.ts';
 import { rank } from './rank.ts';
 import { recall } from './recall.ts';

@@ -1,4 +1,4 @@
-import type { Episode } from '../rollout/trajectory.ts';
+import type { Episode } from '../env/episode.ts';
 import { coverage } from './coverage.ts';
 
 /**

@@ -1,4 +1,4 @@
-import type { Episode } from '../rollout/trajectory.ts';
+import type { Episode } from '../env/episode.ts';
 
 /**
  * Shaping, not in the paper: the mean over the gold articles of 1 / log2(2 + rank / 3), rank from 0 in the

@@ -5,9 +5,11 @@
  */
 import { messageOf, UserError } from '../base/errors.ts';
 import { streamSeed } from '../base/random.ts';
+import type { Episode } from '../env/episode.ts';
 import type { Message, Policy, Query } from '../env/types.ts';
+import type { Ledger } from '../reward/ledger-schema.ts';
 import { type Endpoint, RolloutFailure } from './endpoint.ts';
-import type { Episode, Ledger, RolloutResult } from './trajectory.ts';
+import type { RolloutResult } from './trajectory.ts';
 
 /** The policy version that samples: `model` is the name that the endpoint serves it under. */
 export interface PolicyVersion {

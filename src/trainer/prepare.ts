@@ -7,6 +7,7 @@ import type { Config } from '../config/schema.ts';
 import type { DecoderConfig } from '../engine/model-config.ts';
 import { readDecoderConfig } from '../engine/model-config.ts';
 import { type Corpus, loadCorpus } from '../env/corpus.ts';
+import type { Episode } from '../env/episode.ts';
 import type { MalrConfig } from '../env/malr/config.ts';
 import { type MalrTools, runEpisode } from '../env/malr/episode.ts';
 import { loadQueries } from '../env/queries.ts';
@@ -21,7 +22,6 @@ import { loadChatTemplate, renderPromptIds } from '../rollout/chat-template.ts';
 import { createEndpoint, type Endpoint } from '../rollout/endpoint.ts';
 import type { RolloutContext, Sampling } from '../rollout/roll-out.ts';
 import { loadTokenizer, type TextTokenizer } from '../rollout/tokenizer.ts';
-import type { Episode } from '../rollout/trajectory.ts';
 import { type PolicyServer, startServer } from '../serve/server.ts';
 import { buildBaseModel } from './build-base-model.ts';
 

@@ -7,6 +7,7 @@
  * and a question's ending: what is missing must be remembered, which is the task of a rewriter.
  */
 import { type Random, stream } from '../base/random.ts';
+import type { Role } from '../env/episode.ts';
 import { lawOf, lawShortName } from '../env/law-name.ts';
 import type { Action } from '../env/malr/agents.ts';
 import { AGENTS } from '../env/malr/agents.ts';
@@ -20,7 +21,6 @@ import {
 import { buildMessages } from '../env/malr/prompts/build-messages.ts';
 import type { PromptPack } from '../env/malr/prompts/pack.ts';
 import type { Article, Message } from '../env/types.ts';
-import type { Role } from '../rollout/trajectory.ts';
 import { LAY_WORDS, QUESTION_ENDINGS, QUESTION_OPENINGS } from './lay-words.ts';
 
 /** One sample: `ids` with the end token; loss on the targets `ids[lossFrom …]`, lossFrom ≥ 1. */

@@ -5,10 +5,12 @@
 import { stream } from '../base/random.ts';
 import { readAdapter } from '../engine/peft.ts';
 import type { Adapter } from '../engine/types.ts';
+import type { AgentCall, Episode } from '../env/episode.ts';
 import type { PolicyOutput, Query } from '../env/types.ts';
+import type { Ledger } from '../reward/ledger-schema.ts';
 import { type CompletionCall, type Endpoint, RolloutFailure } from '../rollout/endpoint.ts';
 import type { RolloutContext } from '../rollout/roll-out.ts';
-import type { AgentCall, Episode, Ledger, Trajectory } from '../rollout/trajectory.ts';
+import type { Trajectory } from '../rollout/trajectory.ts';
 import { BASE_MODEL, END, type TableModel, tableLogprobs } from './test-support.ts';
 
 export type Completion = PolicyOutput & { model: string };

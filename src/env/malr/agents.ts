@@ -2,7 +2,7 @@
  * The agents of LegalMALR and the planner's vocabulary. One table ties them together: the action that the
  * planner writes, and the role that it runs. A role's name is also the key of its prompt in every pack.
  */
-import type { Role } from '../../rollout/trajectory.ts';
+import type { Role } from '../episode.ts';
 
 export type RewriterRole = Exclude<Role, 'planner'>;
 

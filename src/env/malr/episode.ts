@@ -4,7 +4,7 @@
  * question is an action like the others, not a gift. What ends an episode, and which ends are invalid,
  * stands in `stop-rules.ts`.
  */
-import type { AgentCall, Episode, Role, Round, Termination } from '../../rollout/trajectory.ts';
+import type { AgentCall, Episode, Role, Round, Termination } from '../episode.ts';
 import type { Article, Hit, Policy, Query, Reranker, Retriever } from '../types.ts';
 import { type Action, AGENTS, offeredActions, type RewriterRole } from './agents.ts';
 import type { MalrConfig } from './config.ts';

@@ -1,4 +1,4 @@
-import type { Round } from '../../rollout/trajectory.ts';
+import type { Round } from '../episode.ts';
 import type { Action } from './agents.ts';
 import { isDiminishing } from './stop-rules.ts';
 

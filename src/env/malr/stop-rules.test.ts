@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Round } from '../../rollout/trajectory.ts';
+import type { Round } from '../episode.ts';
 import type { Action } from './agents.ts';
 import { DEFAULT_MALR_CONFIG as config } from './config.ts';
 import { summarisePool } from './pool-summary.ts';

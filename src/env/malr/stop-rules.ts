@@ -13,7 +13,7 @@
  * before an invalid end stays in the pool. A search or policy call that *fails* ends in no termination at
  * all: `runEpisode` rejects, and the rollout is a failed one, never a score.
  */
-import type { Round, Termination } from '../../rollout/trajectory.ts';
+import type { Round, Termination } from '../episode.ts';
 import type { Action } from './agents.ts';
 import type { MalrConfig } from './config.ts';
 

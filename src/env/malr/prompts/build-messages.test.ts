@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ROLES } from '../../../rollout/trajectory.ts';
+import { ROLES } from '../../episode.ts';
 import { ACTIONS, offeredActions } from '../agents.ts';
 import { PACK_NAMES } from '../config.ts';
 import { parseAction } from '../parse-action.ts';

@@ -1,4 +1,4 @@
-import type { Role } from '../../../rollout/trajectory.ts';
+import type { Role } from '../../episode.ts';
 import type { Message } from '../../types.ts';
 import type { Action } from '../agents.ts';
 import type { PackName } from '../config.ts';

@@ -2,7 +2,7 @@
  * A prompt pack is data: six system prompts and the templates of the user texts. Names in braces are
  * filled in once, left to right, so that braces in a question or a title stay what they are.
  */
-import type { Role } from '../../../rollout/trajectory.ts';
+import type { Role } from '../../episode.ts';
 import type { Action } from '../agents.ts';
 import type { PackName } from '../config.ts';
 
