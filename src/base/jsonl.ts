@@ -1,7 +1,13 @@
-/** JSON Lines out: one JSON value a line, gzip where the name ends in `.gz`, whole or not at all. */
+/**
+ * JSON Lines. Out: one JSON value a line, gzip where the name ends in `.gz`, whole or not at all. In: streamed,
+ * plain or gzip, every line checked, problems named by line.
+ */
+import { createReadStream } from 'node:fs';
 import { pipeline } from 'node:stream/promises';
-import { createGzip } from 'node:zlib';
+import { createGunzip, createGzip } from 'node:zlib';
+import type { z } from 'zod';
 import { writeFileAtomic } from './atomic-write.ts';
+import { messageOf, UserError } from './errors.ts';
 
 /** One value as a line, its line feed included. A number that is not finite is an error, never `null`. */
 export function jsonLine(value: unknown): string {
@@ -42,4 +48,128 @@ async function* linesOf(records: Iterable<unknown> | AsyncIterable<unknown>): As
     chunk = '';
   }
   if (chunk) yield chunk;
+}
+
+/** So many problems of a file are told at once. */
+const MAX_PROBLEMS = 10;
+
+/**
+ * Reads a file of JSON Lines (`.gz`: gzip), checks each line by `schema` and hands it to `visit` with its
+ * line number (from 1). Lines of white space only are skipped. `report` is for what `visit` itself finds wrong.
+ *
+ * Reads on after a problem, up to ten, and then throws one `UserError` that lists them with file and line.
+ * Lines end at LF or CRLF only: a raw U+2028 inside a JSON string is text. Bytes that are not UTF-8 are a
+ * problem, never a replacement character.
+ */
+export async function readJsonLines<T>(
+  path: string,
+  schema: z.ZodType<T>,
+  visit: (value: T, line: number, report: (what: string) => void) => void,
+): Promise<void> {
+  const found: { line: number; what: string }[] = [];
+  let line = 0;
+  const report = (what: string): void => {
+    found.push({ line, what });
+    if (found.length >= MAX_PROBLEMS) throw new TooMany();
+  };
+  try {
+    for await (const text of textLines(path)) {
+      line++;
+      if (text === null) report('not valid UTF-8');
+      else if (text.trim() !== '') {
+        const value = parseLine(text, schema, report);
+        if (value !== undefined) visit(value, line, report);
+      }
+    }
+  } catch (error) {
+    if (!(error instanceof TooMany)) throw error;
+  }
+  if (found.length > 0) throw problemsError(path, found);
+}
+
+class TooMany extends Error {}
+
+function parseLine<T>(text: string, schema: z.ZodType<T>, report: (what: string) => void): T | undefined {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch (error) {
+    report(`not valid JSON (${messageOf(error)})`);
+    return undefined;
+  }
+  const parsed = schema.safeParse(json);
+  if (parsed.success) return parsed.data;
+  for (const issue of parsed.error.issues) {
+    const key = issue.path.join('.');
+    report(key ? `"${key}": ${issue.message}` : issue.message);
+  }
+  return undefined;
+}
+
+function problemsError(path: string, found: { line: number; what: string }[]): UserError {
+  const hint = 'each line must be one JSON object; correct the lines named above';
+  const [first] = found;
+  if (found.length === 1) return new UserError(first!.what, `${path}:${first!.line}`, hint);
+  const count =
+    found.length >= MAX_PROBLEMS ? `${found.length} problems, reading stopped` : `${found.length} problems`;
+  const list = found.map(({ line, what }) => `\n  line ${line}: ${what}`).join('');
+  return new UserError(count + list, path, hint);
+}
+
+/** The lines of a file; null for a line that is not UTF-8. */
+async function* textLines(path: string): AsyncGenerator<string | null> {
+  const file = createReadStream(path, { highWaterMark: 1 << 18 });
+  const gz = path.endsWith('.gz');
+  const bytes = gz ? file.pipe(createGunzip()) : file;
+  if (gz) file.on('error', (error) => bytes.destroy(error));
+  let rest: Buffer[] = [];
+  let first = true;
+  const decode = (line: Buffer): string | null => {
+    const start = first && line[0] === 0xef && line[1] === 0xbb && line[2] === 0xbf ? 3 : 0;
+    first = false;
+    const text = line.toString('utf8', start);
+    return text.includes('\ufffd') && !isUtf8(line) ? null : text;
+  };
+  try {
+    for await (const chunk of bytes as AsyncIterable<Buffer>) {
+      let from = 0;
+      for (let at = chunk.indexOf(10); at >= 0; at = chunk.indexOf(10, from)) {
+        const piece = chunk.subarray(from, at);
+        yield decode(rest.length > 0 ? Buffer.concat([...rest, piece]) : piece);
+        rest = [];
+        from = at + 1;
+      }
+      if (from < chunk.length) rest.push(chunk.subarray(from));
+    }
+  } catch (error) {
+    throw readError(error, path);
+  } finally {
+    file.destroy();
+  }
+  if (rest.length > 0) yield decode(Buffer.concat(rest));
+}
+
+function isUtf8(bytes: Buffer): boolean {
+  try {
+    new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function readError(error: unknown, path: string): unknown {
+  const code = (error as NodeJS.ErrnoException)?.code ?? '';
+  if (code === 'ENOENT') return new UserError('file not found', path, 'check the path in the config');
+  if (code === 'EISDIR')
+    return new UserError('is a folder, not a file', path, 'name a .jsonl or .jsonl.gz file');
+  if (code === 'EACCES') return new UserError('may not be read', path, 'check the permissions of the file');
+  if (code.startsWith('Z_')) {
+    return new UserError(
+      `gzip data is damaged or cut off (${messageOf(error)})`,
+      path,
+      'copy the file again',
+    );
+  }
+  return error;
 }

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { UserError } from '../base/errors.ts';
-import { filledString, readJsonLines } from './jsonl.ts';
+import { readJsonLines } from '../base/jsonl.ts';
 import type { Article } from './types.ts';
 
 export interface Corpus {
@@ -12,6 +12,10 @@ export interface Corpus {
   /** SHA-256 (hex) of ids, titles, texts and laws in order; the same for a plain and a gzip file. */
   hash: string;
 }
+
+/** A string with something in it; `what` names it in the message. */
+export const filledString = (what: string): z.ZodString =>
+  z.string().refine((text) => text.trim() !== '', { message: `${what} must not be empty` });
 
 const articleSchema = z.object({
   id: filledString('the id'),
@@ -28,9 +32,9 @@ const articleSchema = z.object({
 export async function loadCorpus(path: string): Promise<Corpus> {
   const articles: Article[] = [];
   const lineOf = new Map<string, number>();
-  await readJsonLines(path, articleSchema, ({ id, title, text, law }, line, problems) => {
+  await readJsonLines(path, articleSchema, ({ id, title, text, law }, line, report) => {
     const before = lineOf.get(id);
-    if (before !== undefined) problems.add(line, `duplicate id "${id}", first on line ${before}`);
+    if (before !== undefined) report(`duplicate id "${id}", first on line ${before}`);
     lineOf.set(id, before ?? line);
     articles.push(law ? { id, title, text, law } : { id, title, text });
   });

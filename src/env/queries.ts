@@ -1,8 +1,8 @@
 /** Labelled questions: JSON Lines of `{id, query, gold}`, checked against the corpus they are about. */
 import { z } from 'zod';
 import { UserError } from '../base/errors.ts';
-import type { Corpus } from './corpus.ts';
-import { filledString, readJsonLines } from './jsonl.ts';
+import { readJsonLines } from '../base/jsonl.ts';
+import { type Corpus, filledString } from './corpus.ts';
 import type { Query } from './types.ts';
 
 const querySchema = z.object({
@@ -20,15 +20,14 @@ const querySchema = z.object({
 export async function loadQueries(path: string, corpus: Pick<Corpus, 'byId'>): Promise<Query[]> {
   const queries: Query[] = [];
   const lineOf = new Map<string, number>();
-  await readJsonLines(path, querySchema, (query, line, problems) => {
+  await readJsonLines(path, querySchema, (query, line, report) => {
     const before = lineOf.get(query.id);
-    if (before !== undefined) problems.add(line, `duplicate id "${query.id}", first on line ${before}`);
+    if (before !== undefined) report(`duplicate id "${query.id}", first on line ${before}`);
     lineOf.set(query.id, before ?? line);
     const seen = new Set<string>();
     for (const id of query.gold) {
-      if (!corpus.byId.has(id))
-        problems.add(line, `gold article "${id}" of "${query.id}" is not in the corpus`);
-      else if (seen.has(id)) problems.add(line, `gold article "${id}" of "${query.id}" is listed twice`);
+      if (!corpus.byId.has(id)) report(`gold article "${id}" of "${query.id}" is not in the corpus`);
+      else if (seen.has(id)) report(`gold article "${id}" of "${query.id}" is listed twice`);
       seen.add(id);
     }
     queries.push(query);
