@@ -4,6 +4,7 @@
  * flushed, so that the new name survives a power cut. A name that starts with `.` and contains `.tmp-` is
  * such a temporary; one left by a killed process is nobody's data.
  */
+import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { UserError } from './errors.ts';
@@ -24,10 +25,34 @@ export async function writeFileAtomic(path: string, content: Content): Promise<v
     temporary = claimed.name;
     await fillFile(claimed.value, content);
     await rename(temporary, path);
-    await syncFolder(folder);
+    await sync(folder);
   } catch (error) {
     if (temporary) await rm(temporary, { force: true });
     throw writeError(error, path);
+  }
+}
+
+/** As `writeFileAtomic`, at once, into a folder that is there; its new name is flushed with the folder. */
+export function writeFileAtomicSync(path: string, chunks: Iterable<Uint8Array>): void {
+  const temporary = temporaryName(path);
+  let fd: number | undefined;
+  try {
+    fd = openSync(temporary, 'wx');
+    for (const chunk of chunks)
+      for (let done = 0; done < chunk.length; )
+        // One call writes less than 2 GiB.
+        done += writeSync(fd, chunk, done, Math.min(chunk.length - done, 1 << 30));
+    fsyncSync(fd);
+    closeSync(fd);
+    fd = undefined;
+    renameSync(temporary, path);
+    fd = openSync(dirname(path), 'r');
+    fsyncSync(fd);
+  } catch (error) {
+    rmSync(temporary, { force: true });
+    throw writeError(error, path);
+  } finally {
+    if (fd !== undefined) closeSync(fd);
   }
 }
 
@@ -50,7 +75,7 @@ export async function writeFolderAtomic(
     await syncTree(temporary);
     const old = options.replace ? await moveAside(path) : undefined;
     await rename(temporary, path);
-    await syncFolder(parent);
+    await sync(parent);
     if (old) await rm(old, { recursive: true, force: true });
   } catch (error) {
     if (temporary) await rm(temporary, { recursive: true, force: true });
@@ -58,8 +83,8 @@ export async function writeFolderAtomic(
   }
 }
 
-/** Makes new names in `folder` durable. */
-export async function syncFolder(folder: string): Promise<void> {
+/** Flushes a file, or the names in a folder. */
+async function sync(folder: string): Promise<void> {
   const handle = await open(folder, 'r');
   try {
     await handle.sync();
@@ -88,6 +113,8 @@ export function writeError(error: unknown, path: string): unknown {
 }
 
 let claims = 0;
+const temporaryName = (path: string): string =>
+  join(dirname(path), `.${basename(path)}.tmp-${process.pid}-${claims++}`);
 
 /** Takes a temporary name beside `path` that no other process holds: `make` fails with EEXIST if one does. */
 async function claim<T>(
@@ -95,7 +122,7 @@ async function claim<T>(
   make: (name: string) => Promise<T>,
 ): Promise<{ name: string; value: T }> {
   for (;;) {
-    const name = join(dirname(path), `.${basename(path)}.tmp-${process.pid}-${claims++}`);
+    const name = temporaryName(path);
     try {
       return { name, value: await make(name) };
     } catch (error) {
@@ -119,9 +146,9 @@ async function syncTree(folder: string): Promise<void> {
   for (const entry of await readdir(folder, { withFileTypes: true })) {
     const path = join(folder, entry.name);
     if (entry.isDirectory()) await syncTree(path);
-    else if (entry.isFile()) await syncFolder(path);
+    else if (entry.isFile()) await sync(path);
   }
-  await syncFolder(folder);
+  await sync(folder);
 }
 
 /** Renames an existing folder to a temporary name and gives that name back; undefined where there is none. */

@@ -85,14 +85,14 @@ test('a fresh adapter: B zero, A uniform in ±1/√in, the same for the same str
   expect(a.reduce((sum, x) => sum + x * x, 0) / a.length / (1 / 1200)).toBeCloseTo(1, 1);
 });
 
-test('what is written comes back, atomically and never over another', () => {
+test('what is written comes back, atomically and never over another', async () => {
   const folder = join(scratch, 'adapters', 'run-v1');
   const adapter = initAdapter(
     config,
     { r: 2, alpha: 3, rslora: true, targets: ['v_proj', 'q_proj'] },
     stream(2, 'x'),
   );
-  writeAdapter(folder, adapter, { baseModel: 'Qwen/Qwen3-0.6B' });
+  await writeAdapter(folder, adapter, { baseModel: 'Qwen/Qwen3-0.6B' });
   const back = readAdapter(folder);
   expect(back.spec).toEqual({ r: 2, alpha: 3, rslora: true, targets: ['q_proj', 'v_proj'] });
   expect([...back.tensors]).toEqual([...adapter.tensors]);
@@ -111,10 +111,10 @@ test('what is written comes back, atomically and never over another', () => {
     use_dora: false,
     use_rslora: true,
   });
-  expect(() => writeAdapter(folder, adapter, { baseModel: 'x' })).toThrow(/run-v1: exists already/);
+  await expect(writeAdapter(folder, adapter, { baseModel: 'x' })).rejects.toThrow(/run-v1: exists already/);
   expect([...readAdapter(folder).tensors]).toEqual([...adapter.tensors]);
   const broken = { ...adapter, tensors: new Map([['x', { shape: [2], data: new Float32Array(1) }]]) };
-  expect(() => writeAdapter(`${folder}b`, broken, { baseModel: 'x' })).toThrow(/shape/);
+  await expect(writeAdapter(`${folder}b`, broken, { baseModel: 'x' })).rejects.toThrow(/shape/);
   expect(readdirSync(join(scratch, 'adapters'))).toEqual(['run-v1']);
 });
 

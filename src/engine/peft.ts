@@ -2,12 +2,13 @@
  * LoRA adapters in the folder format of Hugging Face PEFT: `adapter_config.json` and
  * `adapter_model.safetensors`, readable by PEFT, transformers and vLLM.
  */
-import { existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { existsSync, readFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { basename, join } from 'node:path';
 import { z } from 'zod';
+import { writeFolderAtomic } from '../base/atomic-write.ts';
 import { messageOf, UserError } from '../base/errors.ts';
 import type { Random } from '../base/random.ts';
-import { syncFolder, writeFileAtomic } from './atomic-file.ts';
 import type { DecoderConfig } from './model-config.ts';
 import { readSafetensors, writeSafetensors } from './safetensors.ts';
 import type { Adapter, LoraSpec, Tensor } from './types.ts';
@@ -115,17 +116,16 @@ export function checkAdapterFits(adapter: Adapter, config: DecoderConfig, where?
 }
 
 /**
- * Writes a new adapter folder in f32: into a temporary folder beside it, synced, then renamed, so the folder
- * exists only complete. `baseModel` is what base_model_name_or_path says. UserError when `folder` exists:
- * an adapter name is never reused.
+ * Writes a new adapter folder in f32, which exists only complete. `baseModel` is what base_model_name_or_path
+ * says. UserError when `folder` exists: an adapter name is never reused.
  */
-export function writeAdapter(folder: string, adapter: Adapter, options: { baseModel: string }): void {
-  const exists = new UserError(
-    'exists already',
-    folder,
-    'Adapters are never overwritten: choose another name.',
-  );
-  if (existsSync(folder)) throw exists;
+export async function writeAdapter(
+  folder: string,
+  adapter: Adapter,
+  options: { baseModel: string },
+): Promise<void> {
+  if (existsSync(folder))
+    throw new UserError('exists already', folder, 'Adapters are never overwritten: choose another name.');
   const { r, alpha, rslora, targets } = adapter.spec;
   const config = {
     base_model_name_or_path: options.baseModel,
@@ -142,26 +142,13 @@ export function writeAdapter(folder: string, adapter: Adapter, options: { baseMo
     use_dora: false,
     use_rslora: rslora,
   };
-  const parent = dirname(folder);
-  const temporary = join(parent, `.${basename(folder)}.tmp-${process.pid}`);
-  rmSync(temporary, { recursive: true, force: true });
-  mkdirSync(temporary, { recursive: true });
-  try {
-    const metadata = { format: 'pt' };
+  await writeFolderAtomic(folder, async (temporary) => {
     writeSafetensors(join(temporary, 'adapter_model.safetensors'), adapter.tensors, {
       dtype: 'F32',
-      metadata,
+      metadata: { format: 'pt' },
     });
-    const json = Buffer.from(`${JSON.stringify(config, null, 2)}\n`);
-    writeFileAtomic(join(temporary, 'adapter_config.json'), [json]);
-    // A rename replaces an *empty* folder that appeared meanwhile, and fails on any other.
-    renameSync(temporary, folder);
-  } catch (error) {
-    rmSync(temporary, { recursive: true, force: true });
-    if (existsSync(folder)) throw exists;
-    throw error;
-  }
-  syncFolder(parent);
+    await writeFile(join(temporary, 'adapter_config.json'), `${JSON.stringify(config, null, 2)}\n`);
+  });
 }
 
 /** Anything PEFT takes as "not used": null, false, an empty string, list or record. */

@@ -5,8 +5,8 @@
 import { closeSync, existsSync, fstatSync, openSync, readFileSync, readSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
+import { writeFileAtomicSync } from '../base/atomic-write.ts';
 import { messageOf, UserError } from '../base/errors.ts';
-import { writeFileAtomic } from './atomic-file.ts';
 import { bf16ToF32, f16ToF32, f32ToBf16, f32ToF16 } from './half.ts';
 import type { Tensor, TensorMap } from './types.ts';
 
@@ -261,7 +261,7 @@ export function writeSafetensors(
   const header = Buffer.alloc(Math.ceil((8 + json.length) / 8) * 8, 0x20);
   header.writeBigUInt64LE(BigInt(header.length - 8));
   json.copy(header, 8);
-  writeFileAtomic(
+  writeFileAtomicSync(
     path,
     (function* () {
       yield header;

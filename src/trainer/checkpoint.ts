@@ -73,7 +73,7 @@ export async function writeCheckpoint(
       for (const kind of ['first', 'second'] as const)
         for (const [name, data] of learner.optimizer[kind])
           moments.set(`${kind}.${name}`, { shape: [data.length], data });
-      await writeSafetensors(join(temporary, 'optimizer.safetensors'), moments, { dtype: 'F32' });
+      writeSafetensors(join(temporary, 'optimizer.safetensors'), moments, { dtype: 'F32' });
       const state: z.infer<typeof stateSchema> = {
         format: 1,
         configHash: about.configHash,

@@ -82,7 +82,7 @@ export async function pretrain(options: PretrainOptions): Promise<void> {
     }
   }
   await session.release();
-  await writeSafetensors(join(folder, 'model.safetensors'), weights, {
+  writeSafetensors(join(folder, 'model.safetensors'), weights, {
     dtype: 'F32',
     metadata: { format: 'pt' },
   });
