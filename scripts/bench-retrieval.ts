@@ -10,6 +10,7 @@ import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
+import { mean } from '../src/base/statistics.ts';
 import { loadCorpus } from '../src/env/corpus.ts';
 import { lawOf, lawShortName } from '../src/env/law-name.ts';
 import { loadQueries } from '../src/env/queries.ts';
@@ -18,7 +19,7 @@ import { buildBm25Index } from '../src/env/retrieval/bm25-index.ts';
 import { createLexicalReranker } from '../src/env/retrieval/lexical-rerank.ts';
 import { termsOf } from '../src/env/retrieval/terms.ts';
 import type { Article } from '../src/env/types.ts';
-import { mean, recallAt } from '../src/eval/metrics.ts';
+import { recallAt } from '../src/eval/metrics.ts';
 
 const ROUNDS = 5;
 const folder = fileURLToPath(new URL('../../shared/data/stard/', import.meta.url));

@@ -4,6 +4,7 @@ import { readdir } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { loadConfig, type Overrides, parseConfig } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
+import { parseAdapterName } from '../trainer/adapter-name.ts';
 
 export interface Target {
   config: Config;
@@ -36,12 +37,10 @@ async function adapterOfRun(root: string): Promise<string | null> {
     return join(adapters, basename(adapter));
   }
   const names = existsSync(adapters) ? await readdir(adapters) : [];
-  const newest = names.map(versionOf).sort((a, b) => b.step - a.step || b.attempt - a.attempt)[0];
-  return newest && newest.step >= 0 ? join(adapters, newest.name) : null;
-}
-
-/** `<run>-v<step>`, and after a second attempt `<run>-v<step>-r<attempt>`; step −1: not an adapter's name. */
-function versionOf(name: string): { name: string; step: number; attempt: number } {
-  const found = /-v(\d+)(?:-r(\d+))?$/.exec(name);
-  return { name, step: Number(found?.[1] ?? -1), attempt: Number(found?.[2] ?? 1) };
+  const versions = names.flatMap((name) => {
+    const about = parseAdapterName(name);
+    return about ? [{ name, ...about }] : [];
+  });
+  const [newest] = versions.sort((a, b) => b.version - a.version || b.attempt - a.attempt);
+  return newest ? join(adapters, newest.name) : null;
 }

@@ -14,7 +14,7 @@ export interface TrainOptions {
   fresh?: boolean;
 }
 
-/** Trains; gives the exit code: 0, or 130 / 143 after an interruption that left a checkpoint. */
+/** Trains; gives the exit code: 0, or 130 / 143 after an interruption. */
 export async function train(file: string, options: TrainOptions, streams: Streams): Promise<number> {
   const config = loadConfig(file, options);
   if (options.dryRun) {
@@ -27,15 +27,16 @@ export async function train(file: string, options: TrainOptions, streams: Stream
   const release = claimRun(root, { resume: options.resume ?? false, fresh: options.fresh ?? false });
   const screen = createScreen(streams.stdout, () => performance.now());
   const interrupt = onInterrupt((name) =>
-    screen.print(`${name}: stopping after this step with a checkpoint; once more ends at once`),
+    screen.print(`${name}: stopping at the next whole point; once more ends at once`),
   );
   try {
     for (const warning of configWarnings(config)) screen.print(`note: ${warning}`);
     const { runTraining } = await import('../trainer/run.ts');
     const { signal } = interrupt;
-    const result = await runTraining({ config, resume: options.resume ?? false, signal, screen });
-    if (result.kind === 'finished') screen.print(`everything is in ${root}`);
-    return result.kind === 'finished' ? 0 : (interrupt.exitCode() ?? 0);
+    const end = await runTraining({ config, resume: options.resume ?? false, signal, screen });
+    if (end === 'interrupted') return interrupt.exitCode() ?? 0;
+    screen.print(`everything is in ${root}`);
+    return 0;
   } finally {
     interrupt.stop();
     release();

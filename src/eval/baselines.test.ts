@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { corpusOf } from '../env/corpus.ts';
 import { createBm25Retriever } from '../env/retrieval/bm25.ts';
 import type { Query } from '../env/types.ts';
-import { baselineRankings, splitBySeenGold } from './baselines.ts';
+import { baselineRankings } from './baselines.ts';
 
 const article = (id: string, law: string, text: string) => ({ id, title: `${law}第一条`, law, text });
 const corpus = corpusOf([
@@ -97,13 +97,4 @@ test('constants are chosen with the question itself left out', () => {
     .map(({ id }, i) => question(`t${i}`, `同样的问题${'一二三四五'[i % 5]}`, id));
   const all = baselineRankings(search, { corpus: many, train: asked, validation: asked.slice(0, 1) });
   expect(all.at(-1)!.settings.w).toBe(0);
-});
-
-test('seen: at least one gold article is gold in training', () => {
-  const asked = [
-    ...validation,
-    question('v3', '征税', 'tax1', 'tax2'),
-    question('v4', '邻居', 'civ3', 'civ2'),
-  ];
-  expect(splitBySeenGold(train, asked)).toEqual({ seen: [0, 1, 3], unseen: [2] });
 });

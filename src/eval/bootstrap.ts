@@ -1,6 +1,6 @@
 /** Bootstrap intervals over questions (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993). */
 import type { Random } from '../base/random.ts';
-import { mean } from './metrics.ts';
+import { mean } from '../base/statistics.ts';
 
 export interface Interval {
   mean: number;

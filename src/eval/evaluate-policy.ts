@@ -1,9 +1,10 @@
 /** Held-out evaluation of one policy version: its own episodes, read as rankings. */
 import { UserError } from '../base/errors.ts';
+import { mean } from '../base/statistics.ts';
 import type { Query } from '../env/types.ts';
 import { type PolicyVersion, type RolloutContext, rollOut, type Sampling } from '../rollout/roll-out.ts';
 import type { Trajectory } from '../rollout/trajectory.ts';
-import { mean, mrrAt, ndcgAt, recallAt } from './metrics.ts';
+import { mrrAt, ndcgAt, recallAt } from './metrics.ts';
 
 /** One question's episode as evaluated; `ranked` is the pool in its final order. */
 export interface QuestionOutcome {
@@ -32,9 +33,11 @@ export interface PolicyEvaluation {
 export interface EvaluationOptions {
   k: number;
   sampling: Sampling;
-  /** Names the sample: streams of repeated sampled evaluations differ by it. */
+  /**
+   * Names the sample: streams of repeated sampled evaluations differ by it. They are the same at every step, so
+   * that two policies are compared on the same draws.
+   */
   sample: number;
-  step: number;
 }
 
 /** The metrics of a ranking at `k`. */
@@ -78,13 +81,13 @@ export async function evaluatePolicy(
   context: RolloutContext,
   queries: readonly Query[],
   policy: PolicyVersion,
-  { k, sampling, sample, step }: EvaluationOptions,
+  { k, sampling, sample }: EvaluationOptions,
 ): Promise<PolicyEvaluation> {
   let failed = 0;
   let reason = '';
   const perQuestion = await Promise.all(
     queries.map(async (query) => {
-      const id = { purpose: 'evaluate', step, member: sample };
+      const id = { purpose: 'evaluate', step: 0, member: sample };
       const result = await rollOut(context, query, policy, sampling, id);
       if (result.kind === 'ok') return outcomeOf(query, result.trajectory, k);
       failed++;

@@ -11,6 +11,8 @@
  * and counted; what decides is max − min, not a standard deviation that float noise can lift above zero.
  */
 
+import { mean, std } from '../base/statistics.ts';
+
 /** One member's reward, the validity term apart. `validity` is 0, or the penalty of an invalid end. */
 export interface MemberReward {
   /** Total without the validity term. */
@@ -30,13 +32,6 @@ export interface AdvantageConfig {
 export type GroupAdvantages =
   | { kind: 'kept'; advantages: number[] }
   | { kind: 'dropped'; reason: 'no variance' | 'too few members' };
-
-const mean = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0) / values.length;
-
-const std = (values: readonly number[]): number => {
-  const m = mean(values);
-  return Math.sqrt(mean(values.map((v) => (v - m) ** 2)));
-};
 
 const spread = (values: readonly number[]): number =>
   values.length === 0 ? 0 : Math.max(...values) - Math.min(...values);

@@ -5,8 +5,10 @@
  * best.
  */
 
+import { join } from 'node:path';
 import { writeFileAtomic } from '../base/atomic-write.ts';
 import { stream } from '../base/random.ts';
+import { mean } from '../base/statistics.ts';
 import type { Config } from '../config/schema.ts';
 import { topHits } from '../env/retrieval/bm25-index.ts';
 import type { Query } from '../env/types.ts';
@@ -19,9 +21,11 @@ import {
   type QuestionOutcome,
   summariseOutcomes,
 } from '../eval/evaluate-policy.ts';
-import { mean, recallAt } from '../eval/metrics.ts';
+import { recallAt } from '../eval/metrics.ts';
+import { splitBySeenGold } from '../eval/seen-gold.ts';
 import { type EvalFigures, evaluationTable, formatTable } from '../report/tables.ts';
 import type { PolicyVersion, RolloutContext } from '../rollout/roll-out.ts';
+import { parseAdapterName } from './adapter-name.ts';
 import type { Progress } from './checkpoint.ts';
 import type { Model } from './prepare.ts';
 import {
@@ -105,24 +109,28 @@ export interface ReportInput {
   model: Model;
   search: Search;
   context: RolloutContext;
-  /** Makes an adapter of the run askable again, by name. */
-  load(adapter: string): Promise<PolicyVersion>;
   folder: RunFolder;
   end: Progress;
   baseline: PolicyEvaluation;
+  signal: AbortSignal;
 }
 
-/** Evaluates the chosen adapter and writes `report.json`; `table` is what a person reads. */
+/**
+ * Evaluates the chosen adapter and writes `report.json`; `table` is what a person reads. Throws `signal.reason`
+ * before the next evaluation when the signal fires; nothing is written then.
+ */
 export async function reportRun(input: ReportInput): Promise<{ report: FinalReport; table: string }> {
   const { config, data, folder, end, baseline, context } = input;
   const { k } = config.eval;
   const before = await readEvaluation(folder, 0);
   const chosen =
     config.eval.choose === 'best' && end.best ? end.best : { step: end.step, adapter: end.policy.model };
-  const evaluate = (policy: PolicyVersion, ctx = context, sampling = greedySampling(config), sample = 0) =>
-    evaluatePolicy(ctx, data.validation, policy, { k, sampling, sample, step: 0 });
-  const start = await input.load(end.startAdapter);
-  const result = await input.load(chosen.adapter);
+  const evaluate = (policy: PolicyVersion, ctx = context, sampling = greedySampling(config), sample = 0) => {
+    input.signal.throwIfAborted();
+    return evaluatePolicy(ctx, data.validation, policy, { k, sampling, sample });
+  };
+  const start = await load(end.startAdapter, input);
+  const result = await load(chosen.adapter, input);
   const stored = await readEvaluation(folder, chosen.step);
   const after = stored.perQuestion.length === data.validation.length ? stored : await evaluate(result);
 
@@ -141,7 +149,7 @@ export async function reportRun(input: ReportInput): Promise<{ report: FinalRepo
   const baselines = config.eval.baselines ? await namedBaselines(input.search, data, config) : [];
   const report: FinalReport = {
     chosenStep: chosen.step,
-    adapter: `${folder.adapters}/${chosen.adapter}`,
+    adapter: join(folder.adapters, chosen.adapter),
     singlePass: baseline,
     before,
     after,
@@ -155,6 +163,12 @@ export async function reportRun(input: ReportInput): Promise<{ report: FinalRepo
   report.comparisons = compare(report, data, config);
   await writeFileAtomic(folder.report, `${JSON.stringify(report)}\n`);
   return { report, table: reportTable(report, data, k) };
+}
+
+/** Makes an adapter of the run askable again. */
+async function load(name: string, { context, folder }: ReportInput): Promise<PolicyVersion> {
+  await context.endpoint.loadAdapter(name, join(folder.adapters, name));
+  return { version: parseAdapterName(name)!.version, model: name };
 }
 
 const recalls = ({ perQuestion }: PolicyEvaluation): number[] => perQuestion.map((q) => q.recall);
@@ -180,16 +194,15 @@ function poolRecalls(
 function compare(report: FinalReport, data: Data, config: Config): Comparison[] {
   const { seed } = config.run;
   const draws = config.eval.bootstrap;
-  const goldSeen = new Set(data.train.flatMap(({ gold }) => gold));
   const subsets = {
-    all: data.validation.map(() => true),
-    'unseen gold': data.validation.map(({ gold }) => !gold.some((id) => goldSeen.has(id))),
+    all: data.validation.map((_, i) => i),
+    'unseen gold': splitBySeenGold(data.train, data.validation).unseen,
   };
   const out: Comparison[] = [];
   const add = (what: string, over: string, after: number[], before: number[]): void => {
-    for (const [subset, mask] of Object.entries(subsets)) {
-      const pick = (values: number[]): number[] => values.filter((_, i) => mask[i]);
-      const questions = pick(after).length;
+    for (const [subset, positions] of Object.entries(subsets)) {
+      const pick = (values: number[]): number[] => positions.map((i) => values[i]!);
+      const questions = positions.length;
       if (questions < 2 || (subset !== 'all' && questions === after.length)) continue;
       const gain = pairedDifference(
         pick(before),

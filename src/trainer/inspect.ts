@@ -83,7 +83,6 @@ export function evaluateAdapter(
         k: config.eval.k,
         sampling: greedySampling(config),
         sample: 0,
-        step: 0,
       }),
     },
   ]);

@@ -8,10 +8,10 @@
  */
 import { UserError } from '../base/errors.ts';
 import { stream } from '../base/random.ts';
+import { mean } from '../base/statistics.ts';
 import type { Config } from '../config/schema.ts';
 import type { Query } from '../env/types.ts';
 import { evaluatePolicy, type PolicyEvaluation } from '../eval/evaluate-policy.ts';
-import { mean } from '../eval/metrics.ts';
 import { roundReturns } from '../reward/ledger.ts';
 import type { RolloutContext } from '../rollout/roll-out.ts';
 import type { Trajectory } from '../rollout/trajectory.ts';
@@ -170,7 +170,6 @@ async function evaluate(parts: LoopParts, progress: Progress): Promise<Progress>
     k: config.eval.k,
     sampling: greedySampling(config),
     sample: 0,
-    step: 0,
   });
   const { metric } = config.eval;
   const chosen = new Set(selection.map((query) => query.id));

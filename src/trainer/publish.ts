@@ -1,7 +1,7 @@
 /**
  * Publishing with proof: no rollout by the wrong policy.
  *
- * Adapter names are immutable, `<run>-v<version>`; a name is never used for other weights. Write (temporary
+ * Adapter names are immutable (`adapter-name.ts`). Write (temporary
  * folder, flush, rename), load, and prove: the endpoint lists the name with the right folder, and a fixed
  * prompt's log-probabilities equal the learner's, and so differ from the base model's by as much as the
  * learner's do. Only then does the policy version move. On any failure the old version stays.
@@ -13,6 +13,7 @@ import { loraScale, readAdapter, writeAdapter } from '../engine/peft.ts';
 import type { Adapter } from '../engine/types.ts';
 import type { Endpoint } from '../rollout/endpoint.ts';
 import type { PolicyVersion } from '../rollout/roll-out.ts';
+import { adapterName } from './adapter-name.ts';
 import type { Learner } from './learner/learner.ts';
 import { packSamples } from './token-tree.ts';
 
@@ -39,11 +40,7 @@ export class PublishError extends UserError {
     adapter: string,
     detail: string,
   ) {
-    super(
-      detail,
-      `adapter ${adapter}`,
-      'the old version stays in use; check the endpoint with `lexpo doctor` or its log',
-    );
+    super(detail, `adapter ${adapter}`, 'the old version stays in use; look into the log of the endpoint');
   }
 }
 
@@ -108,9 +105,8 @@ export async function publish(
 }
 
 async function writeVersion(target: PublishTarget, adapter: Adapter, version: number): Promise<string> {
-  const plain = `${target.runName}-v${version}`;
   for (let attempt = 1; ; attempt++) {
-    const name = attempt === 1 ? plain : `${plain}-r${attempt}`;
+    const name = adapterName(target.runName, { version, attempt });
     const folder = join(target.adapterRoot, name);
     if (!existsSync(folder)) {
       await writeAdapter(folder, adapter, { baseModel: target.baseModel });

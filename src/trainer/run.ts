@@ -1,21 +1,12 @@
 /** One training run from its configuration to its summary: what `lexpo train` does. */
+import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
-import { join } from 'node:path';
-import { isDeepStrictEqual } from 'node:util';
-import { UserError } from '../base/errors.ts';
-import { stream } from '../base/random.ts';
 import type { Config } from '../config/schema.ts';
-import { checkAdapterFits, initAdapter, readAdapter } from '../engine/peft.ts';
-import type { LoraSpec } from '../engine/types.ts';
-import { demonstrate } from '../env/malr/demonstrate.ts';
-import { mineTerms } from '../env/terms.ts';
 import type { PolicyEvaluation } from '../eval/evaluate-policy.ts';
-import { mean } from '../eval/metrics.ts';
-import { type MetricValues, openMetrics } from '../report/metrics.ts';
+import { openMetrics } from '../report/metrics.ts';
 import type { Screen } from '../report/progress.ts';
 import { writeSummary } from '../report/summary.ts';
 import { evaluationTable } from '../report/tables.ts';
-import type { PolicyVersion } from '../rollout/roll-out.ts';
 import {
   type Checkpoint,
   latestCheckpoint,
@@ -24,10 +15,8 @@ import {
   writeCheckpoint,
 } from './checkpoint.ts';
 import { rankingFigures, reportRun, singlePass } from './final-report.ts';
-import type { Learner } from './learner/learner.ts';
 import { createOnnxLearner } from './learner/onnx-learner.ts';
-import { type StepOutcome, trainLoop } from './loop.ts';
-import { createOptimizerState } from './optimizer.ts';
+import { type LoopParts, trainLoop } from './loop.ts';
 import {
   configHash,
   createSearch,
@@ -35,43 +24,57 @@ import {
   ensureModel,
   loadData,
   type Model,
-  malrConfig,
   rolloutContext,
-  type Search,
   startPolicyService,
 } from './prepare.ts';
-import { type PublishTarget, publish } from './publish.ts';
+import { publish } from './publish.ts';
 import { type RunFolder, runFolder, writeConfig, writeEvaluation, writeTrajectories } from './run-folder.ts';
-import { demonstrationSample, warmStart } from './warm-start.ts';
+import { loraSpec, type StartParts, startRun, startState } from './start-run.ts';
+import { evalMetrics, stepLine, stepMetrics } from './step-record.ts';
 
 export interface RunOptions {
   config: Config;
   /** Go on from the newest whole checkpoint of the run folder. */
   resume: boolean;
-  /** Fires when the run should end early: it finishes the step, and leaves a checkpoint. */
+  /** Fires when the run should end early, at the next point where something whole is kept. */
   signal: AbortSignal;
   screen: Screen;
 }
 
-export interface RunResult {
-  /** `interrupted`: a checkpoint was left, and `--resume` goes on from it. */
-  kind: 'finished' | 'interrupted';
-  folder: RunFolder;
+/**
+ * Trains. Everything that it leaves is in the run folder; what it prints goes to the screen. `interrupted`:
+ * the signal ended it, and the screen says whether there is a checkpoint to go on from.
+ */
+export async function runTraining(options: RunOptions): Promise<'finished' | 'interrupted'> {
+  const { config, signal, screen } = options;
+  const folder = runFolder(config);
+  const finished = await trainAndReport(options, folder).catch((error: unknown) => {
+    if (!signal.aborted || error !== signal.reason) throw error;
+    return false;
+  });
+  if (finished) return 'finished';
+  screen.print(
+    existsSync(folder.checkpoints)
+      ? 'stopped; go on with --resume'
+      : 'stopped before the first checkpoint; start anew with --fresh',
+  );
+  return 'interrupted';
 }
 
-/** Trains. Everything that it leaves is in the run folder; what it prints goes to the screen. */
-export async function runTraining({ config, resume, signal, screen }: RunOptions): Promise<RunResult> {
-  const folder = runFolder(config);
-  const about = { configHash: configHash(config), baseModel: config.model.path };
-  const note = (line: string): void => screen.print(line);
-  const resumed = resume ? await latestCheckpoint(folder.checkpoints, about.configHash, note) : null;
-  if (resumed) note(`resuming ${config.run.name} after step ${resumed.progress.step}`);
-
+/** False, or `signal.reason` thrown, when the signal ended the run before its report. */
+async function trainAndReport(
+  { config, resume, signal, screen }: RunOptions,
+  folder: RunFolder,
+): Promise<boolean> {
   const data = await loadData(config);
-  note(
+  screen.print(
     `${data.corpus.articles.length} articles, ${data.train.length} training and ${data.validation.length} held-out questions`,
   );
-  const model = await ensureModel(config, data, note);
+  const about = { configHash: configHash(config), baseModel: config.model.path };
+  const resumed = resume ? await latestCheckpoint(folder.checkpoints, about.configHash, screen.print) : null;
+  if (resumed) screen.print(`resuming ${config.run.name} after step ${resumed.progress.step}`);
+  const model = await ensureModel(config, data, screen.print);
+  signal.throwIfAborted();
   const search = createSearch(config, data.corpus);
   const started = performance.now();
   await mkdir(folder.adapters, { recursive: true });
@@ -82,128 +85,39 @@ export async function runTraining({ config, resume, signal, screen }: RunOptions
     spec: loraSpec(config),
     optimizer: config.optimizer,
     threads: config.learner.threads,
-    start: resumed?.learner ?? startState(config, model),
+    start: resumed?.learner ?? startState(config, model.config),
   });
-  const service = await startPolicyService(config, model, folder.adapters);
-  const context = rolloutContext(config, model, search, service.endpoint);
-  const target: PublishTarget = {
-    endpoint: service.endpoint,
-    adapterRoot: folder.adapters,
-    runName: config.run.name,
-    baseModel: config.model.path,
-    probeIds: probeIds(model, data),
-  };
   try {
-    const progress = resumed
-      ? {
-          ...resumed.progress,
-          policy: await publish(target, learner, resumed.learner.adapter, resumed.progress.policy.version),
-        }
-      : await startRun(config, data, model, search, learner, target, screen);
-    const metrics = await openMetrics(folder.metrics, resumed?.progress.step);
-    const baseline = singlePass(search, data.validation, config);
-    const bar = screen.start('step', config.train.steps, progress.step);
-    const startSeconds = (performance.now() - started) / 1000;
-    const end = await trainLoop(
-      {
-        config,
-        context,
-        learner,
-        target,
-        train: data.train,
-        validation: data.validation,
-        signal,
-        onStep: async (outcome) => {
-          await writeTrajectories(folder, outcome.step, outcome.sampled.groups);
-          bar.update(outcome.step, stepLine(outcome));
-          const [failure] = outcome.sampled.failures;
-          if (failure)
-            note(
-              `step ${outcome.step}: ${outcome.sampled.failures.length} rollouts failed, the first with ${failure.reason}`,
-            );
-          await metrics.append(outcome.step, stepMetrics(outcome));
-        },
-        onEvaluation: async (step, evaluation) => {
-          await writeEvaluation(folder, step, evaluation);
-          await metrics.append(step, evalMetrics(evaluation));
-          if (evaluation.failed > 0)
-            note(`${evaluation.failed} held-out questions have no rollout: they count as found nothing`);
-          note(
-            evaluationTable(config.eval.k, [
-              { name: 'single-pass', figures: rankingFigures(baseline) },
-              { name: `step ${step}`, figures: evaluation },
-            ]),
-          );
-        },
-        keep: (checkpoint) => keepCheckpoint(folder, config, checkpoint, about),
-      },
-      resumed ? progress : { ...progress, seconds: startSeconds },
-    );
-    bar.end();
-    await metrics.close();
-    if (end.step < config.train.steps) {
-      note(`stopped after step ${end.step}; go on with --resume`);
-      return { kind: 'interrupted', folder };
+    const { endpoint, server } = await startPolicyService(config, model, folder.adapters);
+    try {
+      const target = {
+        endpoint,
+        adapterRoot: folder.adapters,
+        runName: config.run.name,
+        baseModel: config.model.path,
+        probeIds: probeIds(model, data),
+      };
+      const baseline = singlePass(search, data.validation, config);
+      const start: StartParts = { config, data, model, search, learner, target, screen, signal };
+      const parts: RunParts = { ...start, folder, about, resumed, baseline };
+      const end = await train(parts, await firstProgress(parts, started));
+      if (end.step < config.train.steps) return false;
+      await report(parts, end);
+      return true;
+    } finally {
+      await server.close();
     }
-    const load = async (name: string): Promise<PolicyVersion> => {
-      await service.endpoint.loadAdapter(name, join(folder.adapters, name));
-      return { version: Number(/-v(\d+)/.exec(name)?.[1] ?? 0), model: name };
-    };
-    const { report, table } = await reportRun({
-      config,
-      data,
-      model,
-      search,
-      context,
-      load,
-      folder,
-      end,
-      baseline,
-    });
-    await writeSummary(
-      folder.summary,
-      {
-        steps: end.step,
-        seconds: Math.round(end.seconds * 10) / 10,
-        eval: { singlePass: baseline, before: report.before, after: report.after },
-        adapter: report.adapter,
-      },
-      config.eval.k,
-    );
-    note(table);
-    return { kind: 'finished', folder };
   } finally {
-    await service.server.close();
     await learner.close();
   }
 }
 
-/**
- * The adapter that the run starts from: the one that `lora.start` names, whose frozen copy is the KL
- * reference; else a fresh one, which is a no-op until it is trained.
- */
-function startState(config: Config, model: Model): Checkpoint['learner'] {
-  const spec = loraSpec(config);
-  const { start } = config.lora;
-  if (start === undefined) {
-    const adapter = initAdapter(model.config, spec, stream(config.run.seed, 'adapter'));
-    return { adapter, reference: null, optimizer: createOptimizerState(adapter.tensors) };
-  }
-  const adapter = readAdapter(start);
-  checkAdapterFits(adapter, model.config, start);
-  if (!isDeepStrictEqual(shapeOf(adapter.spec), shapeOf(spec)))
-    throw new UserError(
-      `has r ${adapter.spec.r}, alpha ${adapter.spec.alpha}, rslora ${adapter.spec.rslora} on ${adapter.spec.targets.join(', ')}`,
-      start,
-      'set lora.r, lora.alpha, lora.rslora and lora.targets to its values',
-    );
-  return { adapter, reference: adapter, optimizer: createOptimizerState(adapter.tensors) };
-}
-
-const shapeOf = ({ targets, ...rest }: LoraSpec) => ({ ...rest, targets: [...targets].sort() });
-
-function loraSpec({ lora: { start: _, ...spec } }: Config): LoraSpec {
-  return spec;
+interface RunParts extends StartParts {
+  folder: RunFolder;
+  about: { configHash: string; baseModel: string };
+  resumed: Checkpoint | null;
+  /** Single-pass retrieval on the held-out questions. */
+  baseline: PolicyEvaluation;
 }
 
 /** Ids of a fixed prompt that every proof of publication is asked on: the start of the first held-out question. */
@@ -212,119 +126,75 @@ function probeIds(model: Model, data: Data): number[] {
   return model.renderPrompt(messages).slice(0, 48);
 }
 
-/** Step 0: the warm start when there is one, and the first published version. */
-async function startRun(
-  config: Config,
-  data: Data,
-  model: Model,
-  search: Search,
-  learner: Learner,
-  target: PublishTarget,
-  screen: Screen,
-): Promise<Progress> {
-  if (config.sft) {
-    const { share, rolloutsPerQuery, epochs, tokensPerStep, learningRate } = config.sft;
-    const { seed } = config.run;
-    const taught = stream(seed, 'warm-start', 'questions')
-      .shuffle(data.train)
-      .slice(0, Math.ceil(data.train.length * share));
-    const demonstrations = await demonstrate(taught, search.tools, {
-      config: malrConfig(config),
-      articles: data.corpus.byId,
-      terms: mineTerms(data.corpus.articles),
-      rollouts: rolloutsPerQuery,
-      seed,
-    });
-    const samples = demonstrations.map((d) =>
-      demonstrationSample(d, model.renderPrompt, (text) => model.tokenizer.encode(text), model.endId),
-    );
-    const settings = { epochs, tokensPerStep, learningRate, limits: config.learner, seed };
-    let bar: ReturnType<Screen['start']> | null = null;
-    const { steps, loss } = await warmStart(learner, samples, settings, (step, total, now) => {
-      bar ??= screen.start('warm start', total);
-      bar.update(step, `loss ${now.toFixed(3)}`);
-    });
-    screen.print(
-      `warm start: ${samples.length} calls of ${taught.length} questions, ${steps} updates, loss ${loss.toFixed(3)}`,
-    );
+/** A new run's start, or where the checkpoint left off, its policy published again. */
+async function firstProgress(parts: RunParts, started: number): Promise<Progress> {
+  if (!parts.resumed) {
+    const progress = await startRun(parts);
+    return { ...progress, seconds: (performance.now() - started) / 1000 };
   }
-  const policy = await publish(target, learner, (await learner.state()).adapter, 0);
-  return { step: 0, policy, startAdapter: policy.model, cursor: 0, best: null, skippedInARow: 0, seconds: 0 };
+  const { progress, learner } = parts.resumed;
+  const policy = await publish(parts.target, parts.learner, learner.adapter, progress.policy.version);
+  return { ...progress, policy };
 }
 
-async function keepCheckpoint(
-  folder: RunFolder,
-  config: Config,
-  checkpoint: Checkpoint,
-  about: { configHash: string; baseModel: string },
-): Promise<void> {
-  await writeCheckpoint(folder.checkpoints, checkpoint, about);
-  await pruneCheckpoints(folder.checkpoints, config.train.keep, checkpoint.progress.best?.step ?? null);
-}
-
-const evalMetrics = ({
-  recall,
-  mrr,
-  ndcg,
-  invalidRate,
-  meanRounds,
-  meanPool,
-}: PolicyEvaluation): MetricValues => ({
-  'eval/recall': recall,
-  'eval/mrr': mrr,
-  'eval/ndcg': ndcg,
-  'eval/invalidRate': invalidRate,
-  'eval/meanRounds': meanRounds,
-  'eval/meanPool': meanPool,
-});
-
-const meanOr0 = (values: number[]): number => (values.length === 0 ? 0 : mean(values));
-
-function stepMetrics({ sampled, dropped, update, learningRate, seconds }: StepOutcome): MetricValues {
-  const all = sampled.groups.flat();
-  const term = (name: string): number[] =>
-    all.flatMap(({ ledger }) => ledger.terms.filter((t) => t.name === name).map((t) => t.raw));
-  const spreads = sampled.groups
-    .filter((group) => group.length > 1)
-    .map((group) => {
-      const totals = group.map(({ ledger }) => ledger.total);
-      const center = mean(totals);
-      return Math.sqrt(mean(totals.map((r) => (r - center) ** 2)));
-    });
-  return {
-    'reward/mean': meanOr0(all.map(({ ledger }) => ledger.total)),
-    'reward/recall': meanOr0(term('recall')),
-    'reward/std': meanOr0(spreads),
-    'rollout/invalidRate': meanOr0(all.map((t) => (t.termination.kind === 'invalid' ? 1 : 0))),
-    'rollout/meanRounds': meanOr0(all.map((t) => t.rounds.length)),
-    'rollout/meanPool': meanOr0(all.map((t) => t.pool.length)),
-    'rollout/failed': sampled.failures.length,
-    'groups/dropped': Object.values(dropped).reduce((a, b) => a + b, 0),
-    'groups/zeroVariance': dropped['no variance'] ?? 0,
-    'policy/entropy': update?.entropy,
-    'policy/kl': update?.kl,
-    'policy/clipFraction': update?.clipFraction,
-    'policy/mismatch': update?.mismatchMean,
-    'learn/gradNorm': update?.gradNorm,
-    'learn/loss': update?.loss,
-    'learn/rate': learningRate,
-    'learn/skipped': update?.skipped,
-    'tokens/sampled': all.reduce((n, t) => n + t.calls.reduce((m, call) => m + call.outputIds.length, 0), 0),
-    'tokens/trained': update?.tokensAfter,
-    'time/rollout': seconds.sample * 1000,
-    'time/learn': seconds.learn * 1000,
-    'time/publish': seconds.publish * 1000,
+/** The loop, with everything that it tells written down and shown. */
+async function train(parts: RunParts, start: Progress): Promise<Progress> {
+  const { config, data, learner, target, screen, signal, folder } = parts;
+  const metrics = await openMetrics(folder.metrics, parts.resumed?.progress.step);
+  const bar = screen.start('step', config.train.steps, start.step);
+  const loop: LoopParts = {
+    config,
+    context: rolloutContext(config, parts.model, parts.search, target.endpoint),
+    learner,
+    target,
+    train: data.train,
+    validation: data.validation,
+    signal,
+    async onStep(outcome) {
+      const { step, sampled } = outcome;
+      await writeTrajectories(folder, step, sampled.groups);
+      const values = stepMetrics(outcome);
+      bar.update(step, stepLine(values));
+      const [failure] = sampled.failures;
+      if (failure)
+        screen.print(
+          `step ${step}: ${sampled.failures.length} rollouts failed, the first with ${failure.reason}`,
+        );
+      await metrics.append(step, values);
+    },
+    async onEvaluation(step, evaluation) {
+      await writeEvaluation(folder, step, evaluation);
+      await metrics.append(step, evalMetrics(evaluation));
+      if (evaluation.failed > 0)
+        screen.print(`${evaluation.failed} held-out questions have no rollout: they count as found nothing`);
+      screen.print(
+        evaluationTable(config.eval.k, [
+          { name: 'single-pass', figures: rankingFigures(parts.baseline) },
+          { name: `step ${step}`, figures: evaluation },
+        ]),
+      );
+    },
+    async keep(checkpoint) {
+      await writeCheckpoint(folder.checkpoints, checkpoint, parts.about);
+      await pruneCheckpoints(folder.checkpoints, config.train.keep, checkpoint.progress.best?.step ?? null);
+    },
   };
+  try {
+    return await trainLoop(loop, start);
+  } finally {
+    bar.end();
+    await metrics.close();
+  }
 }
 
-function stepLine(outcome: StepOutcome): string {
-  const values = stepMetrics(outcome);
-  const show = (name: keyof MetricValues, digits: number): string => values[name]?.toFixed(digits) ?? '-';
-  return [
-    `reward ${show('reward/mean', 3)}`,
-    `recall ${show('reward/recall', 3)}`,
-    `rounds ${show('rollout/meanRounds', 2)}`,
-    `entropy ${show('policy/entropy', 2)}`,
-    `kl ${show('policy/kl', 3)}`,
-  ].join('  ');
+/** The final report and the summary. */
+async function report(parts: RunParts, end: Progress): Promise<void> {
+  const { config, folder, baseline } = parts;
+  const context = rolloutContext(config, parts.model, parts.search, parts.target.endpoint);
+  const { report, table } = await reportRun({ ...parts, context, end });
+  const { before, after, adapter } = report;
+  const figures = { singlePass: baseline, before, after };
+  const seconds = Math.round(end.seconds * 10) / 10;
+  await writeSummary(folder.summary, { steps: end.step, seconds, eval: figures, adapter }, config.eval.k);
+  parts.screen.print(table);
 }

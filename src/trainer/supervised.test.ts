@@ -165,6 +165,19 @@ describe('trainSupervised', () => {
     expect((await plan(2.5)).at(-1)).toEqual([24, 25]);
   });
 
+  it('ends with what the callback throws, after the update that it is told of', async () => {
+    const learner = createTableLearner(model, freshState(tableAdapter(model, 0)));
+    const enough = new Error('enough');
+    const settings = { ...config, tokensPerStep: 1 };
+    const stop = (step: number): void => {
+      if (step === 3) throw enough;
+    };
+    await expect(
+      trainSupervised(learner, randomSamples(3, 8), settings, () => 0.1, stream(1, 'x'), stop),
+    ).rejects.toBe(enough);
+    expect(learner.counts.update).toBe(3);
+  });
+
   it('one gradient that is not finite is left out; three in a row end the training with a clear error', async () => {
     const samples = randomSamples(3, 8);
     const train = (poisoned: number) => {

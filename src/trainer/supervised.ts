@@ -36,7 +36,8 @@ const MAX_SKIPPED = 3;
 /**
  * Trains for `epochs` passes (a fraction stops within a pass) over the samples, shuffled anew each pass.
  *
- * @param onStep called after each update with the mean loss (nats a target token) before it.
+ * @param onStep called after each update with the mean loss (nats a target token) before it; what it throws
+ *   ends the training.
  * @throws UserError after three updates in a row whose gradient is not finite; a single one is left out.
  */
 export async function trainSupervised(

@@ -1,0 +1,69 @@
+/** What a step and an evaluation leave in `metrics.jsonl`, and the note behind the progress line. */
+import { mean, std } from '../base/statistics.ts';
+import type { PolicyEvaluation } from '../eval/evaluate-policy.ts';
+import type { MetricValues } from '../report/metrics.ts';
+import type { StepOutcome } from './loop.ts';
+
+export const evalMetrics = ({
+  recall,
+  mrr,
+  ndcg,
+  invalidRate,
+  meanRounds,
+  meanPool,
+}: PolicyEvaluation): MetricValues => ({
+  'eval/recall': recall,
+  'eval/mrr': mrr,
+  'eval/ndcg': ndcg,
+  'eval/invalidRate': invalidRate,
+  'eval/meanRounds': meanRounds,
+  'eval/meanPool': meanPool,
+});
+
+const meanOr0 = (values: number[]): number => (values.length === 0 ? 0 : mean(values));
+
+/** The series of a step. `reward/std`: mean over the groups of their rewards' deviation. */
+export function stepMetrics({ sampled, dropped, update, learningRate, seconds }: StepOutcome): MetricValues {
+  const all = sampled.groups.flat();
+  const term = (name: string): number[] =>
+    all.flatMap(({ ledger }) => ledger.terms.filter((t) => t.name === name).map((t) => t.raw));
+  const spreads = sampled.groups
+    .filter((group) => group.length > 1)
+    .map((group) => std(group.map(({ ledger }) => ledger.total)));
+  return {
+    'reward/mean': meanOr0(all.map(({ ledger }) => ledger.total)),
+    'reward/recall': meanOr0(term('recall')),
+    'reward/std': meanOr0(spreads),
+    'rollout/invalidRate': meanOr0(all.map((t) => (t.termination.kind === 'invalid' ? 1 : 0))),
+    'rollout/meanRounds': meanOr0(all.map((t) => t.rounds.length)),
+    'rollout/meanPool': meanOr0(all.map((t) => t.pool.length)),
+    'rollout/failed': sampled.failures.length,
+    'groups/dropped': Object.values(dropped).reduce((a, b) => a + b, 0),
+    'groups/zeroVariance': dropped['no variance'] ?? 0,
+    'policy/entropy': update?.entropy,
+    'policy/kl': update?.kl,
+    'policy/clipFraction': update?.clipFraction,
+    'policy/mismatch': update?.mismatchMean,
+    'learn/gradNorm': update?.gradNorm,
+    'learn/loss': update?.loss,
+    'learn/rate': learningRate,
+    'learn/skipped': update?.skipped,
+    'tokens/sampled': all.reduce((n, t) => n + t.calls.reduce((m, call) => m + call.outputIds.length, 0), 0),
+    'tokens/trained': update?.tokensAfter,
+    'time/rollout': seconds.sample * 1000,
+    'time/learn': seconds.learn * 1000,
+    'time/publish': seconds.publish * 1000,
+  };
+}
+
+/** A step's key figures in one line; `-` for what the step did not measure. */
+export function stepLine(values: MetricValues): string {
+  const show = (name: keyof MetricValues, digits: number): string => values[name]?.toFixed(digits) ?? '-';
+  return [
+    `reward ${show('reward/mean', 3)}`,
+    `recall ${show('reward/recall', 3)}`,
+    `rounds ${show('rollout/meanRounds', 2)}`,
+    `entropy ${show('policy/entropy', 2)}`,
+    `kl ${show('policy/kl', 3)}`,
+  ].join('  ');
+}
