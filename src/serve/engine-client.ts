@@ -39,6 +39,7 @@ export interface EngineClient {
   stats(): Promise<EngineStats>;
   /** Null while the engine lives, else how it died. */
   death(): string | null;
+  /** Fails what is under way, and ends the thread once the calculation it is in is done. */
   close(): Promise<void>;
 }
 
@@ -84,7 +85,12 @@ export async function startEngine(init: WorkerInit, log: (line: string) => void)
     log(`engine thread failed: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`);
     die(messageOf(error));
   });
-  worker.on('exit', (code) => die(`its thread ended with code ${code}`));
+  const exited = new Promise<void>((resolve) => {
+    worker.on('exit', (code) => {
+      die(`its thread ended with code ${code}`);
+      resolve();
+    });
+  });
 
   function ask<T>(pending: Map<number, Pending<T>>, message: (id: number) => ToWorker): Promise<T> {
     return new Promise((resolve, reject) => {
@@ -122,7 +128,9 @@ export async function startEngine(init: WorkerInit, log: (line: string) => void)
     death: () => death,
     async close() {
       die('the server was closed');
-      await worker.terminate();
+      // A thread that is terminated within the runtime's own code takes the whole process with it.
+      send({ kind: 'close' });
+      await exited;
     },
   };
 }

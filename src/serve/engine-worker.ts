@@ -20,18 +20,20 @@ const slots = await createAdapterSlots(await openModel(modelFolder, threads), li
 const scheduler = createScheduler(slots.get(0)!.session, limits, slots);
 
 let awake = false;
+let closing = false;
 
 /** Ticks while there is work; between ticks messages come in: new requests, cancellations, loads. */
 async function work(): Promise<void> {
   if (awake) return;
   awake = true;
-  while (scheduler.busy()) {
+  while (scheduler.busy() && !closing) {
     await scheduler.tick();
     flush();
     await nextTurn();
   }
   flush();
   awake = false;
+  if (closing) port.close();
 }
 
 function flush(): void {
@@ -55,6 +57,11 @@ async function handle(message: ToWorker): Promise<void> {
       return;
     case 'stats':
       send({ kind: 'stats', id: message.id, stats: { ...scheduler.stats(), adapters: slots.count() } });
+      return;
+    case 'close':
+      closing = true;
+      // Without its port the thread has nothing left to wait for, and ends.
+      if (!awake) port.close();
       return;
   }
 }

@@ -46,7 +46,9 @@ export type ToWorker =
   | { kind: 'cancel'; id: number }
   | { kind: 'load'; id: number; name: string; folder: string }
   | { kind: 'unload'; adapter: AdapterUid }
-  | { kind: 'stats'; id: number };
+  | { kind: 'stats'; id: number }
+  /** Finish the calculation under way, no other, and end the thread. */
+  | { kind: 'close' };
 
 /** A finished sample: `index` is prompt × n + i; `logprobs` (nats) one for each of `ids`. */
 export interface SampleResult {

@@ -1,4 +1,5 @@
 /** The server's life: faults, death, keys, start and end; and its small routes. */
+import { existsSync } from 'node:fs';
 import { get } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -55,6 +56,18 @@ describe('trouble', () => {
       expect(json.error.message).toMatch(message);
     }
     expect((await complete(server)).status).toBe(200);
+  });
+
+  it('at its end: the calculation under way is finished, the request is failed', async () => {
+    // Terminating a thread within onnxruntime's native code aborts the whole process.
+    const mark = join(bench.folder, 'slow');
+    process.env.LEXPO_SLOW_MARK = mark;
+    const own = await bench.start();
+    const request = complete(own, { prompt: [FAULT.slow] });
+    await until(async () => existsSync(`${mark}-begun`));
+    await own.close();
+    expect(existsSync(`${mark}-done`)).toBe(true);
+    expect((await request).status).toBe(503);
   });
 
   it('when the engine dies: requests under way and later ones get 503, health too', async () => {

@@ -7,6 +7,7 @@
  */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { UserError } from '../../src/base/errors.ts';
 import type { DecodeSession } from '../../src/engine/decode-session.ts';
 import type { Adapter, LoraSpec, TensorMap } from '../../src/engine/types.ts';
@@ -19,7 +20,7 @@ const PLANES = 2 * SHAPE.layers;
 const COLUMN = SHAPE.kvHeads * SHAPE.headDim;
 
 /** Token ids that, as the first of a prompt, break what computes with them. */
-export const FAULT = { prefillThrows: 90, stepThrows: 91, dies: 92, nan: 93 } as const;
+export const FAULT = { prefillThrows: 90, stepThrows: 91, dies: 92, nan: 93, slow: 94 } as const;
 
 /** One number of a token's column: plane (keys of the layers, then values), head and dimension. */
 function cell(token: number, position: number, plane: number, i: number, bias: number): number {
@@ -67,6 +68,12 @@ export function fakeSession(log: CallLog = []): DecodeSession {
       log.push([prompts.length, 0]);
       if (prompts.some(([first]) => first === FAULT.prefillThrows)) throw new Error('injected prefill fault');
       if (prompts.some(([first]) => first === FAULT.dies)) process.exit(7);
+      if (prompts.some(([first]) => first === FAULT.slow)) {
+        // Long enough to be interrupted; says when it begins and when it ends.
+        writeFileSync(`${process.env.LEXPO_SLOW_MARK}-begun`, '');
+        await sleep(300);
+        writeFileSync(`${process.env.LEXPO_SLOW_MARK}-done`, '');
+      }
       const bias = biasOf(params);
       const length = Math.ceil(Math.max(...prompts.map((prompt) => prompt.length)) / 64) * 64;
       const logprobs = new Float32Array(prompts.length * VOCABULARY);
