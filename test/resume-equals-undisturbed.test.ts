@@ -1,11 +1,13 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
 const scratch = mkdtempSync(join(tmpdir(), 'lexpo-resume-'));
+// What `npm test` has done already: the program would say that it compiles.
+beforeAll(() => void execFileSync(process.execPath, ['scripts/ensure-ready.mjs'], { stdio: 'ignore' }));
 afterAll(() => rmSync(scratch, { recursive: true, force: true }));
 
 const SETTINGS = [
@@ -23,15 +25,7 @@ const SETTINGS = [
 
 function train(dir: string, ...flags: string[]): ChildProcess {
   const settings = [...SETTINGS, `run.dir=${dir}`].flatMap((set) => ['--set', set]);
-  const args = [
-    '--import',
-    'tsx',
-    'src/cli/main.ts',
-    'train',
-    'configs/quickstart.yaml',
-    ...settings,
-    ...flags,
-  ];
+  const args = ['bin/lexpo.js', 'train', 'configs/quickstart.yaml', ...settings, ...flags];
   return spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] });
 }
 
