@@ -199,6 +199,12 @@ describe('rules across fields', () => {
       /below learner.maxTreeTokens/,
     ],
     ['anchor', ['retrieval.anchor={original: 0, rewrite: 0}'], 'retrieval.anchor', /must not both be 0/],
+    [
+      'gspo',
+      ['loss.kind=gspo', 'loss.importance.level=token'],
+      'loss.importance.level',
+      /must be sequence with loss.kind gspo/,
+    ],
     ['data', ['data.validation=t.jsonl'], 'data.validation', /another file than data.train/],
     ['sft.share', ['sft.share=0'], 'sft.share', /above 0/],
     ['reward.step', ['reward.step=0.05'], 'reward.step', /at most 0/],
@@ -224,6 +230,7 @@ describe('rules across fields', () => {
       'eval.k=20',
       'reward.recallAt=20',
       'reward.step=0',
+      'loss.kind=gspo',
     ];
     expect(() => parseConfig(GOOD, 'x.yaml', { set })).not.toThrow();
   });

@@ -46,6 +46,11 @@ export function brokenRules(config: unknown): RuleBreak[] {
     'retrieval.anchor',
     'original and rewrite must not both be 0: nothing would be searched',
   );
+  rule(
+    text('loss.kind') === 'gspo' && text('loss.importance.level') === 'token',
+    'loss.importance.level',
+    'must be sequence with loss.kind gspo, whose one ratio for a sample leaves no token out',
+  );
   const train = text('data.train');
   rule(
     train !== undefined && train === text('data.validation'),

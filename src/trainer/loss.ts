@@ -16,7 +16,8 @@
  *              sequence w = 1 / (samples · tokens of the sample) (the GRPO paper)
  *              constant w = 1 / (samples · constantLength)       (Dr. GRPO, with advantage.scale none)
  * `old` are the learner's log-probabilities before the step's first update; `sampler` are the rollout's.
- * A token masked by the importance correction leaves the numerator and the denominator.
+ * A token masked by the importance correction leaves the numerator and the denominator. gspo takes the
+ * correction at sequence level only: its ratio is that of all tokens of the sample.
  */
 
 export interface LossConfig {
