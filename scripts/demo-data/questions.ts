@@ -25,7 +25,7 @@ export interface Placed {
 
 const SEED = 20;
 const LENGTH = { min: 12, max: 45 };
-const SHARE = { termAsk: 0.12, commonAsk: 0.2 };
+const SHARE = { termAsk: 0.06, commonAsk: 0.2 };
 const COMMON_ASKS = ['我该怎么办', '法律上怎么说', '有什么办法吗', '这种情况怎么处理'];
 const OPENERS = ['请问', '想问一下，', '求助：', '帮忙看看，'];
 const JOINTS = ['；另外，', '；还有，', '。还有件事，', '；除了这个，'];
