@@ -36,7 +36,7 @@ async function bench(): Promise<void> {
   const buildSeconds = (performance.now() - start) / 1000;
   const indexMegabytes = (heldBytes() - before) / 1e6;
   const options = { k1: 1.5, b: 0.75, anchor: { original: 1, rewrite: 0.5 } };
-  const reranker = createLexicalReranker(corpus, index);
+  const reranker = createLexicalReranker(corpus, index, { alpha: 0.9 });
   const idfOf = (term: string): number => index.idf[index.vocabulary.numberOf(term)] ?? 0;
   const requests = questions.map(({ query, gold }) => ({
     original: query,

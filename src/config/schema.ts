@@ -5,6 +5,8 @@
  * Batch size is `rollout.queriesPerStep × rollout.groupSize`; nothing has to divide anything.
  */
 import { z } from 'zod';
+import { LORA_MODULES } from '../engine/peft.ts';
+import { PACK_NAMES } from '../env/malr/config.ts';
 import { brokenRules } from './rules.ts';
 
 const positive = z.number().positive();
@@ -69,7 +71,7 @@ const retrieval = z.strictObject({
 
 const env = z.strictObject({
   kind: z.literal('malr').default('malr'),
-  prompts: z.enum(['zh', 'en', 'zh-compact']).default('zh'),
+  prompts: z.enum(PACK_NAMES).default('zh'),
   maxRounds: count.max(16).default(4),
   diminishing: z.enum(['report', 'stop']).default('report'),
   noGrowthRounds: count.default(2),
@@ -169,7 +171,6 @@ const optimizer = z.strictObject({
   maxSkipped: count.default(3),
 });
 
-const MODULES = ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'] as const;
 const lora = z.strictObject({
   r: count.max(512).default(16),
   alpha: positive.default(32),
@@ -177,9 +178,9 @@ const lora = z.strictObject({
   /** A trained adapter's folder to start from, of the same shape; a frozen copy of it is the KL reference. */
   start: z.string().min(1).optional(),
   targets: z
-    .array(z.enum(MODULES))
+    .array(z.enum(LORA_MODULES))
     .min(1)
-    .default([...MODULES]),
+    .default([...LORA_MODULES]),
 });
 
 const learner = z.strictObject({

@@ -14,7 +14,6 @@ export interface TermTable {
   /** ln(articles / articles that contain the term), or undefined for what is no term. */
   idf(term: string): number | undefined;
   readonly size: number;
-  readonly criteria: NgramCriteria;
 }
 
 /**
@@ -22,7 +21,7 @@ export interface TermTable {
  * occurrences exceeds 0.8 only when all three neighbours differ, and of two (small corpora) exceeds 0.6
  * only when both do. PMI of 1.4 nats is 2 bits.
  */
-export function defaultCriteria(characters: number): NgramCriteria {
+function defaultCriteria(characters: number): NgramCriteria {
   return characters < 500_000
     ? { minCount: 2, minPmi: 1.4, minEntropy: 0.6, minPieceShare: 0.4, maxLength: 5 }
     : { minCount: 3, minPmi: 1.4, minEntropy: 0.8, minPieceShare: 0.4, maxLength: 5 };
@@ -76,7 +75,6 @@ export function mineTerms(articles: readonly Article[], options: Partial<NgramCr
     termsIn,
     idf: (term) => idf.get(term),
     size: idf.size,
-    criteria,
   };
 }
 

@@ -35,8 +35,6 @@ export interface Retriever {
   search(request: SearchRequest, k: number): Promise<Hit[]>;
   /** Fraction of the text's terms that the corpus does not know, in [0, 1]; 1 for no terms at all. */
   unknownTermShare(text: string): number;
-  /** Hash of corpus and settings: what a resumed run checks. */
-  readonly indexHash: string;
 }
 
 export interface Reranker {

@@ -141,7 +141,7 @@ export async function latestCheckpoint(
     }
     if (found.configHash !== configHash)
       throw new UserError(
-        'was written under another configuration',
+        'was written under another configuration, or with other data',
         folder,
         "resume with the configuration in the run folder's config.json, or start anew with --fresh",
       );

@@ -4,8 +4,7 @@ import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { UserError } from '../base/errors.ts';
 import type { Config } from '../config/schema.ts';
-import type { DecoderConfig } from '../engine/model-config.ts';
-import { readDecoderConfig } from '../engine/model-config.ts';
+import { type DecoderConfig, readDecoderConfig } from '../engine/model-config.ts';
 import { type Corpus, loadCorpus } from '../env/corpus.ts';
 import type { Episode } from '../env/episode.ts';
 import type { MalrConfig } from '../env/malr/config.ts';
@@ -39,11 +38,14 @@ export interface Model {
   renderPrompt(messages: Message[]): number[];
 }
 
-/** Hash of the configuration: what a resumed run must share. `train.steps` may grow; names may not matter. */
-export function configHash(config: Config): string {
-  const { steps: _, keep: _keep, ...train } = config.train;
+/**
+ * Hash of all that a resumed run must share with the one it goes on from: configuration, corpus and questions.
+ * `train.steps` may grow, and `train.keep` is free.
+ */
+export function configHash(config: Config, { corpus, train, validation }: Data): string {
+  const { steps: _, keep: __, ...fixed } = config.train;
   return createHash('sha256')
-    .update(JSON.stringify({ ...config, train }))
+    .update(JSON.stringify([{ ...config, train: fixed }, corpus.hash, train, validation]))
     .digest('hex')
     .slice(0, 16);
 }

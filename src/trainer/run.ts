@@ -70,7 +70,7 @@ async function trainAndReport(
   screen.print(
     `${data.corpus.articles.length} articles, ${data.train.length} training and ${data.validation.length} held-out questions`,
   );
-  const about = { configHash: configHash(config), baseModel: config.model.path };
+  const about = { configHash: configHash(config, data), baseModel: config.model.path };
   const resumed = resume ? await latestCheckpoint(folder.checkpoints, about.configHash, screen.print) : null;
   if (resumed) screen.print(`resuming ${config.run.name} after step ${resumed.progress.step}`);
   const model = await ensureModel(config, data, screen.print);

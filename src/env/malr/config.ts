@@ -37,20 +37,3 @@ export interface MalrConfig {
    */
   toleratedBadRewrites: number;
 }
-
-/** The paper's numbers where it gives them. */
-export const DEFAULT_MALR_CONFIG: MalrConfig = {
-  prompts: 'zh',
-  maxRounds: 4,
-  topK: 30,
-  keep: 10,
-  poolLimit: 20,
-  diminishing: 'report',
-  noGrowthRounds: 2,
-  allowOriginal: true,
-  allowEarlyTerminate: false,
-  unknownTermLimit: 0.5,
-  maxDecomposed: 4,
-  maxQueryChars: 200,
-  toleratedBadRewrites: 0,
-};

@@ -3,7 +3,6 @@ import { stream } from '../../base/random.ts';
 import { mineTerms } from '../terms.ts';
 import type { Article, Hit } from '../types.ts';
 import { ACTIONS, offeredActions } from './agents.ts';
-import { DEFAULT_MALR_CONFIG } from './config.ts';
 import { demonstrate, demonstrationPolicy, planAction } from './demonstrate.ts';
 import {
   DEFAULT_TARGETS,
@@ -15,6 +14,7 @@ import {
 import type { MalrTools } from './episode.ts';
 import { parseAction } from './parse-action.ts';
 import { parseQueries } from './parse-queries.ts';
+import { malrConfig } from './test-support.ts';
 
 const CIVIL = '中华人民共和国民法典';
 const LEASE = '最高人民法院关于审理城镇房屋租赁合同纠纷案件具体应用法律若干问题的解释';
@@ -184,7 +184,6 @@ describe('demonstrate', () => {
   /** Finds the articles that contain a term of the search. */
   const tools: MalrTools = {
     retriever: {
-      indexHash: '',
       unknownTermShare: () => 0,
       search: async ({ rewrite }, k) =>
         corpus
@@ -203,7 +202,7 @@ describe('demonstrate', () => {
     rankPool: (searches) => [...new Set(searches.flat().map(({ id }) => id))],
   };
   const options = {
-    config: { ...DEFAULT_MALR_CONFIG, prompts: 'zh-compact' as const },
+    config: malrConfig,
     articles,
     terms,
     rollouts: 30,

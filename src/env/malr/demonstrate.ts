@@ -12,11 +12,9 @@ import type { Article, Message, Policy, Query, Reranker } from '../types.ts';
 import { type Action, offeredActions } from './agents.ts';
 import type { MalrConfig } from './config.ts';
 import {
-  DEFAULT_TARGETS,
   decomposeTarget,
   rewriteTarget,
   supportTarget,
-  type TargetOptions,
   type TargetSource,
   targetSource,
 } from './demonstration-targets.ts';
@@ -28,7 +26,6 @@ export interface PlayerInput {
   random: Random;
   /** Actions that the planner may choose. */
   offered: readonly Action[];
-  targets?: TargetOptions;
 }
 
 export interface PlayerCall {
@@ -52,7 +49,7 @@ export interface Demonstration {
  * in call order. Throws for a gold id that the corpus lacks and for an unknown role.
  */
 export function demonstrationPolicy(input: PlayerInput): (call: PlayerCall) => string {
-  const { query, source, random, targets = DEFAULT_TARGETS } = input;
+  const { query, source, random } = input;
   const golds = query.gold.map((id) => {
     const gold = source.articles.get(id);
     if (gold === undefined) throw new Error(`gold article ${id} of ${query.id} is not in the corpus`);
@@ -78,11 +75,11 @@ export function demonstrationPolicy(input: PlayerInput): (call: PlayerCall) => s
       case 'rewrite_single':
       case 'rewrite_supplement':
       case 'repair':
-        return rewriteTarget(role, one(), query.query, source, random, targets);
+        return rewriteTarget(role, one(), query.query, source, random);
       case 'decompose':
-        return decomposeTarget(wanted, query.query, source, random, targets);
+        return decomposeTarget(wanted, query.query, source, random);
       case 'supportive_law':
-        return supportTarget(wanted, query.query, source, random, targets);
+        return supportTarget(wanted, query.query, source, random);
       default:
         throw new Error(`no demonstration for the role ${role}`);
     }
@@ -137,7 +134,6 @@ export interface DemonstrateOptions {
   /** Episodes per question, ≥ 1. */
   rollouts: number;
   seed: number;
-  targets?: TargetOptions;
 }
 
 /**
@@ -155,8 +151,7 @@ export async function demonstrate(
   for (const query of queries) {
     for (let rollout = 0; rollout < options.rollouts; rollout++) {
       const random = stream(options.seed, 'demonstrate', query.id, rollout);
-      const targets = options.targets ?? DEFAULT_TARGETS;
-      const player = demonstrationPolicy({ query, source, random, offered, targets });
+      const player = demonstrationPolicy({ query, source, random, offered });
       const { reranker, pool } = watchPool(tools.reranker);
       const policy: Policy = async ({ role, round, messages }) => {
         const text = player({ role, round, pool });

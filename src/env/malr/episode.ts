@@ -24,24 +24,13 @@ export interface MalrTools {
   rankPool(searches: Hit[][]): string[];
 }
 
-/** One search that was made: the round (from 0), its query, and what was kept of it, best first. */
-export interface Search {
-  round: number;
-  query: string;
-  hits: Hit[];
-}
-
-/**
- * `pool`: the ranked pool, at most `poolLimit` ids. `searches` in round and query order. `empty`: nothing
- * was found; the answer is "no relevant statute", with low confidence.
- */
-export type MalrEpisode = Episode & { searches: Search[]; empty: boolean };
-
-/** What grows while an episode runs. `members`: ids in the order of first finding. */
+/** What grows while an episode runs. */
 interface State {
   calls: AgentCall[];
   rounds: Round[];
-  searches: Search[];
+  /** What was kept of every search, in round and query order, each best first. */
+  searches: Hit[][];
+  /** Ids in the order of first finding. */
   members: Set<string>;
   badRewrites: number;
 }
@@ -56,7 +45,8 @@ interface Reformulation {
 /**
  * Runs one episode. The same policy outputs give the same episode, whatever the timing of the searches.
  * A call's `round` is the index in `rounds` of the round it belongs to; a planner call that ends the
- * episode has the index one past the last round. Rejects when the policy, the retriever or the reranker
+ * episode has the index one past the last round. `pool`: the ranked pool, at most `poolLimit` ids, empty when
+ * nothing was found. Rejects when the policy, the retriever or the reranker
  * fails: such an episode has no result.
  */
 export async function runEpisode(
@@ -64,7 +54,7 @@ export async function runEpisode(
   tools: MalrTools,
   policy: Policy,
   config: MalrConfig,
-): Promise<MalrEpisode> {
+): Promise<Episode> {
   const state: State = { calls: [], rounds: [], searches: [], members: new Set(), badRewrites: 0 };
   let termination: Termination | null = null;
   while (termination === null) termination = await runRound(query, tools, policy, config, state);
@@ -73,8 +63,6 @@ export async function runEpisode(
     rounds: state.rounds,
     pool: rankedPool(state, tools).slice(0, config.poolLimit),
     termination,
-    searches: state.searches,
-    empty: state.members.size === 0,
   };
 }
 
@@ -98,8 +86,7 @@ async function runRound(
   const { queries, dropped, invalid } = await reformulate(parsed.action, query, tools, call, config, state);
   const found = await searchAll(query.query, queries, tools, config);
   const newIds = merge(state.members, found);
-  const round = state.rounds.length;
-  for (const [i, hits] of found.entries()) state.searches.push({ round, query: queries[i]!, hits });
+  state.searches.push(...found);
   state.rounds.push({ agent: parsed.action, queries, dropped, newIds, poolSize: state.members.size });
   return invalid === null ? stopAfter(state.rounds, config) : { kind: 'invalid', reason: invalid };
 }
@@ -208,5 +195,5 @@ function merge(members: Set<string>, lists: Hit[][]): string[] {
 }
 
 function rankedPool(state: State, tools: MalrTools): string[] {
-  return tools.rankPool(state.searches.map((search) => search.hits));
+  return tools.rankPool(state.searches);
 }

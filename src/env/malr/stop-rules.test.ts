@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Round } from '../episode.ts';
 import type { Action } from './agents.ts';
-import { DEFAULT_MALR_CONFIG as config } from './config.ts';
 import { summarisePool } from './pool-summary.ts';
 import {
   isCapReached,
@@ -12,6 +11,7 @@ import {
   stopAfter,
   stopBefore,
 } from './stop-rules.ts';
+import { malrConfig as config } from './test-support.ts';
 
 /** Rounds that bring so many new articles each. */
 function roundsOf(...growth: number[]): Round[] {

@@ -84,15 +84,3 @@ test('share of unknown terms', () => {
   expect(retriever.unknownTermShare('12 …')).toBe(1);
   expect(retriever.unknownTermShare('')).toBe(1);
 });
-
-test('the index hash names corpus and settings', () => {
-  const hashes = [
-    retriever,
-    createBm25Retriever(corpus, { ...options, k1: 1.2 }),
-    createBm25Retriever(corpus, { ...options, b: 0.5 }),
-    createBm25Retriever(corpus, { ...options, anchor: { original: 1, rewrite: 1 } }),
-    createBm25Retriever(corpusOf(corpus.articles.slice(1)), options),
-  ].map(({ indexHash }) => indexHash);
-  expect(new Set(hashes).size).toBe(5);
-  expect(createBm25Retriever(corpusOf([...corpus.articles]), options).indexHash).toBe(hashes[0]);
-});

@@ -1,5 +1,4 @@
 /** The embedded retriever: BM25 over the question and, more lightly, over what the policy added to it. */
-import { createHash } from 'node:crypto';
 import type { Corpus } from '../corpus.ts';
 import type { Retriever, SearchRequest } from '../types.ts';
 import {
@@ -41,7 +40,7 @@ const KEPT_QUESTIONS = 64;
  * repeats itself gains nothing by it. `anchor.original` 0 searches the rewrite alone.
  */
 export function createBm25Retriever(
-  corpus: Pick<Corpus, 'articles' | 'hash'>,
+  corpus: Pick<Corpus, 'articles'>,
   { k1, b, anchor }: Bm25Options,
   index: Bm25Index = buildBm25Index(corpus.articles, { k1, b }),
 ): Bm25Retriever {
@@ -74,10 +73,8 @@ export function createBm25Retriever(
     addScores(all, index, bag);
     return all;
   };
-  const settings = JSON.stringify(['bm25', 1, k1, b, anchor.original, anchor.rewrite]);
   return {
     index,
-    indexHash: createHash('sha256').update(corpus.hash).update(settings).digest('hex'),
     scores: (request) => scores(request).slice(),
     ranksOf: (request, ids) => ranksOf(index, scores(request), ids),
     search: async (request, k) => topHits(index, scores(request), k),

@@ -20,8 +20,6 @@ import type { Hit, Reranker } from '../types.ts';
 import type { Bm25Index } from './bm25-index.ts';
 import { telltaleTerms } from './terms.ts';
 
-export const DEFAULT_RERANK_ALPHA = 0.7;
-
 interface TermSet {
   /** Distinct telltale terms that the corpus knows. */
   terms: Int32Array;
@@ -37,7 +35,7 @@ interface TermSet {
 export function createLexicalReranker(
   corpus: Pick<Corpus, 'byId'>,
   index: Bm25Index,
-  { alpha }: { alpha: number } = { alpha: DEFAULT_RERANK_ALPHA },
+  { alpha }: { alpha: number },
 ): Reranker {
   const setOf = (text: string): TermSet => {
     const terms = Int32Array.from(telltaleTerms(text), (term) => index.vocabulary.numberOf(term)).filter(

@@ -51,7 +51,7 @@ test('plain BM25 reaches the published figures of the corpus', async ({ skip }) 
 
 test('ten of thirty after the second stage hold no less than ten before', async ({ skip }) => {
   skip(absent !== '', absent);
-  const { rerank } = createLexicalReranker(corpus, retriever.index);
+  const { rerank } = createLexicalReranker(corpus, retriever.index, { alpha: 0.7 });
   const each = await Promise.all(
     validation.map(async ({ query, gold }) => {
       const hits = await retriever.search({ original: query, rewrite: query }, 30);
@@ -67,7 +67,7 @@ test('ten of thirty after the second stage hold no less than ten before', async 
 
 test('an article that only the expansion finds stays among the ten', async ({ skip }) => {
   skip(absent !== '', absent);
-  const { rerank } = createLexicalReranker(corpus, retriever.index);
+  const { rerank } = createLexicalReranker(corpus, retriever.index, { alpha: 0.7 });
   const only = { total: 0, kept: 0, nearTop: 0, nearTopKept: 0 };
   for (const { query, gold } of validation.slice(0, 150)) {
     const { title, text } = corpus.byId.get(gold[0]!)!;
