@@ -1,5 +1,6 @@
 /** One way to start a worker thread, from TypeScript sources (tests, tsx) and from the built package. */
 import { Worker, type WorkerOptions } from 'node:worker_threads';
+import { UserError } from './errors.ts';
 
 /**
  * Starts the module at `url` (as in `new URL('./engine-worker.ts', import.meta.url)`) in a worker thread.
@@ -14,4 +15,9 @@ export function startWorker(url: URL, caller: string, options: WorkerOptions = {
   const tsx = import.meta.resolve('tsx/esm/api');
   const code = `import { register } from ${JSON.stringify(tsx)}; register(); await import(${JSON.stringify(url.href)});`;
   return new Worker(new URL(`data:text/javascript,${encodeURIComponent(code)}`), options);
+}
+
+/** An error as it came from a thread: its name and message survive the way, its class does not. */
+export function revived(error: unknown): unknown {
+  return error instanceof Error && error.name === 'UserError' ? new UserError(error.message) : error;
 }

@@ -2,7 +2,7 @@
 import { Command, CommanderError, InvalidArgumentError } from 'commander';
 import { writeError } from '../base/atomic-write.ts';
 import { messageOf, UserError } from '../base/errors.ts';
-import { version } from './version.ts';
+import { version } from '../base/version.ts';
 
 /** Exit codes: 0 done, 1 a mistake of the user's, 70 a fault of ours, 130 and 143 interrupted. */
 const USER_MISTAKE = 1;

@@ -5,7 +5,7 @@
  * attributes gives the same node. Gradients can therefore write down forward values again without any
  * bookkeeping, and the second writing costs nothing. Ids grow, so id order is a topological order.
  */
-import { type Dim, dimProduct } from './dims.ts';
+import type { Dim } from './dims.ts';
 import { OPS, type OpAttrs, type OpName } from './ops.ts';
 
 export type DType = 'f32' | 'i32' | 'bool';
@@ -132,9 +132,6 @@ export const concat = (parts: readonly Node[], axis: number): Node => apply('con
  * All f32 matrices.
  */
 export const after = (x: Node, others: readonly Node[]): Node => apply('after', [x, ...others], {});
-/** All dimensions but the last folded into one. */
-export const flatten = (x: Node): Node =>
-  reshape(x, [dimProduct(x.shape.slice(0, -1)), x.shape[x.shape.length - 1]!]);
 
 // Rows
 

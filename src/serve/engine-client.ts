@@ -1,7 +1,7 @@
 /** The HTTP thread's side of the engine: requests as promises, and the news of the engine's death. */
 import type { Worker } from 'node:worker_threads';
-import { messageOf, UserError } from '../base/errors.ts';
-import { startWorker } from '../base/worker.ts';
+import { messageOf } from '../base/errors.ts';
+import { revived, startWorker } from '../base/worker.ts';
 import type {
   AdapterUid,
   EngineStats,
@@ -162,11 +162,7 @@ function take(
 
 function untilReady(worker: Worker): Promise<void> {
   return new Promise((resolve, reject) => {
-    const failed = (error: unknown): void => {
-      // An error's class does not survive the way between threads, its name does.
-      const userError = error instanceof Error && error.name === 'UserError';
-      reject(userError ? new UserError(error.message) : error);
-    };
+    const failed = (error: unknown): void => reject(revived(error));
     worker.once('message', () => {
       worker.off('error', failed);
       resolve();

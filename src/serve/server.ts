@@ -1,7 +1,8 @@
 /** The embedded policy server: OpenAI-protocol completions over the engine, LoRA adapters at run time. */
-import { existsSync, readFileSync, realpathSync } from 'node:fs';
+import { existsSync, realpathSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { messageOf, UserError } from '../base/errors.ts';
+import { version } from '../base/version.ts';
 import { readDecoderConfig } from '../engine/model-config.ts';
 import { type ChatTemplate, loadChatTemplate } from '../rollout/chat-template.ts';
 import { loadTokenizer } from '../rollout/tokenizer.ts';
@@ -128,7 +129,7 @@ export async function startServer(options: ServerOptions): Promise<PolicyServer>
       maxQueued: options.maxQueued ?? 4096,
     },
     seed: options.seed ?? 0,
-    version: packageVersion(),
+    version: version(),
     now: seconds,
     log,
   });
@@ -217,11 +218,6 @@ function chatTemplateOf(folder: string, log: (line: string) => void): ChatTempla
     log(`no chat template: ${error.message}`);
     return null;
   }
-}
-
-function packageVersion(): string {
-  const file = new URL('../../package.json', import.meta.url);
-  return (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version;
 }
 
 /** From sources the module is TypeScript, in the built package JavaScript. */

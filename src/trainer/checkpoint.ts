@@ -14,6 +14,7 @@ import { readAdapter, writeAdapter } from '../engine/peft.ts';
 import { readSafetensors, writeSafetensors } from '../engine/safetensors.ts';
 import type { TensorMap } from '../engine/types.ts';
 import type { LearnerState } from './learner/learner.ts';
+import { stepName } from './run-folder.ts';
 
 /** What of a run changes from step to step, besides the learner's state. */
 export const progressSchema = z.strictObject({
@@ -46,7 +47,6 @@ export interface Checkpoint {
 }
 
 const hashOf = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex');
-const nameOf = (step: number): string => `step-${String(step).padStart(6, '0')}`;
 const NAME = /^step-(\d{6,})$/;
 
 async function hashFiles(folder: string): Promise<Record<string, string>> {
@@ -63,7 +63,7 @@ export async function writeCheckpoint(
   { learner, progress }: Checkpoint,
   about: { configHash: string; baseModel: string },
 ): Promise<string> {
-  const folder = join(root, nameOf(progress.step));
+  const folder = join(root, stepName(progress.step));
   await writeFolderAtomic(
     folder,
     async (temporary) => {
@@ -131,7 +131,7 @@ export async function latestCheckpoint(
   onSkip: (line: string) => void,
 ): Promise<Checkpoint> {
   for (const step of await checkpointSteps(root)) {
-    const folder = join(root, nameOf(step));
+    const folder = join(root, stepName(step));
     let found: Checkpoint & { configHash: string };
     try {
       found = await readCheckpoint(folder);
@@ -154,5 +154,5 @@ export async function latestCheckpoint(
 export async function pruneCheckpoints(root: string, keep: number, bestStep: number | null): Promise<void> {
   const steps = await checkpointSteps(root);
   for (const step of steps.slice(keep))
-    if (step !== bestStep) await rm(join(root, nameOf(step)), { recursive: true, force: true });
+    if (step !== bestStep) await rm(join(root, stepName(step)), { recursive: true, force: true });
 }

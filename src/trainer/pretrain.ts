@@ -4,6 +4,7 @@
  */
 import { join } from 'node:path';
 import { readSafetensorsIndex, readTensor, writeSafetensors } from '../engine/safetensors.ts';
+import { addTensors } from '../engine/tensors.ts';
 import { createTrainingSession } from '../engine/training-session.ts';
 import type { TensorMap } from '../engine/types.ts';
 import { adamwStep, createOptimizerState, learningRateAt } from './optimizer.ts';
@@ -70,7 +71,8 @@ export async function pretrain(options: PretrainOptions): Promise<void> {
       const rowCoef = tokensToRows(pass, coef);
       const result = await session.run(pass.batch, weights, 0, rowCoef);
       for (let r = 0; r < rowCoef.length; r++) loss += rowCoef[r]! * result.rows.logprobs[r]!;
-      gradients = gradients === null ? result.gradients! : addTensors(gradients, result.gradients!);
+      if (gradients === null) gradients = result.gradients!;
+      else addTensors(gradients, result.gradients!);
     }
     adamwStep(weights, gradients!, state, learningRateAt(step, steps, schedule), settings);
     average = step === 0 ? loss : 0.95 * average + 0.05 * loss;
@@ -86,12 +88,4 @@ export async function pretrain(options: PretrainOptions): Promise<void> {
     dtype: 'F32',
     metadata: { format: 'pt' },
   });
-}
-
-function addTensors(sum: TensorMap, more: TensorMap): TensorMap {
-  for (const [name, { data }] of more) {
-    const target = sum.get(name)!.data;
-    for (let i = 0; i < data.length; i++) target[i]! += data[i]!;
-  }
-  return sum;
 }

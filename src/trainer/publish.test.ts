@@ -12,18 +12,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { readAdapter } from '../engine/peft.ts';
+import { copyAdapter } from '../engine/tensors.ts';
 import type { Adapter } from '../engine/types.ts';
 import { type Endpoint, RolloutFailure } from '../rollout/endpoint.ts';
 import type { Learner } from './learner/learner.ts';
 import { PROOF_TOLERANCE, type PublishTarget, publish } from './publish.ts';
-import {
-  BASE_MODEL,
-  copyAdapter,
-  createTableLearner,
-  freshState,
-  tableAdapter,
-  tableModel,
-} from './test-support.ts';
+import { BASE_MODEL, createTableLearner, freshState, tableAdapter, tableModel } from './test-support.ts';
 import { createTableEndpoint, type TableEndpoint } from './test-support-rollout.ts';
 
 const model = tableModel(6, 1);

@@ -27,10 +27,12 @@ export interface RunFolder {
   evaluation(step: number): string;
 }
 
+/** What belongs to a step is called by it, and sorts by it: `step-000010`. */
+export const stepName = (step: number): string => `step-${String(step).padStart(6, '0')}`;
+
 /** The paths of a run, absolute. */
 export function runFolder({ run }: Pick<Config, 'run'>): RunFolder {
   const root = resolve(run.dir, run.name);
-  const stepName = (step: number): string => `step-${String(step).padStart(6, '0')}`;
   return {
     root,
     config: join(root, 'config.json'),

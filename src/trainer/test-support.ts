@@ -5,8 +5,9 @@
  */
 import { stream } from '../base/random.ts';
 import { loraScale } from '../engine/peft.ts';
+import { copyAdapter } from '../engine/tensors.ts';
 import type { Adapter, RowValues, TensorMap, TreeBatch } from '../engine/types.ts';
-import type { Learner, LearnerState, Weights } from './learner/learner.ts';
+import { copyState, type Learner, type LearnerState, type Weights } from './learner/learner.ts';
 import { adamwStep, createOptimizerState, type OptimizerConfig } from './optimizer.ts';
 
 /** Base logits `[vocab × vocab]`, row-major by previous token. Token 0 ends an output. */
@@ -65,12 +66,6 @@ export function tableLogprobs(
   return logits.map((x) => x - norm);
 }
 
-const copyTensors = (tensors: TensorMap): TensorMap =>
-  new Map([...tensors].map(([name, t]) => [name, { shape: [...t.shape], data: t.data.slice() }]));
-export const copyAdapter = ({ spec, tensors }: Adapter): Adapter => ({ spec, tensors: copyTensors(tensors) });
-const copyMoments = (moments: Map<string, Float32Array>): Map<string, Float32Array> =>
-  new Map([...moments].map(([name, data]) => [name, data.slice()]));
-
 export const freshState = (adapter: Adapter): LearnerState => ({
   adapter: copyAdapter(adapter),
   reference: null,
@@ -93,16 +88,13 @@ export function createTableLearner(
   optimizer: OptimizerConfig = OPTIMIZER,
 ): TableLearner {
   const { vocab } = model;
-  let { adapter, reference } = start;
-  adapter = copyAdapter(adapter);
-  let moments = { ...start.optimizer, first: copyMoments(start.optimizer.first) };
-  moments.second = copyMoments(start.optimizer.second);
+  const state = copyState(start);
   let gradient: Float64Array | null = null;
   let poisoned = 0;
   const counts = { accumulate: 0, update: 0 };
   const previousOf = (batch: TreeBatch, row: number): number => batch.ids[batch.hiddenIndex[row]!]!;
   const weightsOf = (weights: Weights): Adapter | null =>
-    weights === 'policy' ? adapter : weights === 'reference' ? reference : null;
+    weights === 'policy' ? state.adapter : weights === 'reference' ? state.reference : null;
 
   function valuesOf(batch: TreeBatch, weights: Weights, temperature: number): RowValues {
     const logprobs = new Float32Array(batch.targetId.length);
@@ -124,6 +116,7 @@ export function createTableLearner(
     async accumulate(batch, coef, entropyCoef, temperature) {
       counts.accumulate++;
       gradient ??= new Float64Array(vocab * vocab);
+      const { adapter } = state;
       const scale = loraScale(adapter.spec);
       const a = adapter.tensors.get(A)!.data;
       for (const [row, target] of batch.targetId.entries()) {
@@ -153,23 +146,13 @@ export function createTableLearner(
         [A, { shape: [vocab, vocab], data: new Float32Array(data.length) }],
         [B, { shape: [vocab, vocab], data }],
       ]);
-      return adamwStep(adapter.tensors, gradients, moments, learningRate, optimizer);
+      return adamwStep(state.adapter.tensors, gradients, state.optimizer, learningRate, optimizer);
     },
     async freezeReference() {
-      reference = copyAdapter(adapter);
-      moments = createOptimizerState(adapter.tensors);
+      state.reference = copyAdapter(state.adapter);
+      state.optimizer = createOptimizerState(state.adapter.tensors);
     },
-    async state() {
-      return {
-        adapter: copyAdapter(adapter),
-        reference: reference && copyAdapter(reference),
-        optimizer: {
-          step: moments.step,
-          first: copyMoments(moments.first),
-          second: copyMoments(moments.second),
-        },
-      };
-    },
+    state: async () => copyState(state),
     async close() {},
   };
 }

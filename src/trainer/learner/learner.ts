@@ -2,6 +2,7 @@
  * The learner's contract. It is blind to the algorithm: it gets token trees whose rows carry coefficients,
  * and an optimiser setting, and gives back per-row values and a new adapter.
  */
+import { copyAdapter } from '../../engine/tensors.ts';
 import type { Adapter, LoraSpec, RowValues, TreeBatch } from '../../engine/types.ts';
 import type { OptimizerConfig, OptimizerState } from '../optimizer.ts';
 
@@ -14,6 +15,20 @@ export interface LearnerState {
   reference: Adapter | null;
   optimizer: OptimizerState;
 }
+
+const copyMoments = (moments: Map<string, Float32Array>): Map<string, Float32Array> =>
+  new Map([...moments].map(([name, data]) => [name, data.slice()]));
+
+/** A copy that shares no array with the state. */
+export const copyState = ({ adapter, reference, optimizer }: LearnerState): LearnerState => ({
+  adapter: copyAdapter(adapter),
+  reference: reference && copyAdapter(reference),
+  optimizer: {
+    step: optimizer.step,
+    first: copyMoments(optimizer.first),
+    second: copyMoments(optimizer.second),
+  },
+});
 
 export interface Learner {
   /** Log-probabilities and entropies (nats) of a batch's rows at a sampling temperature. */

@@ -5,27 +5,13 @@
  */
 
 import { loraScale } from '../../engine/peft.ts';
+import { addTensors, copyAdapter } from '../../engine/tensors.ts';
 import { createTrainingSession } from '../../engine/training-session.ts';
-import type { Adapter, TensorMap } from '../../engine/types.ts';
+import type { TensorMap } from '../../engine/types.ts';
 import { adamwStep, createOptimizerState } from '../optimizer.ts';
-import type { Learner, LearnerOptions, LearnerState, Weights } from './learner.ts';
+import { copyState, type Learner, type LearnerOptions, type Weights } from './learner.ts';
 
-const copyTensors = (tensors: TensorMap): TensorMap =>
-  new Map([...tensors].map(([name, t]) => [name, { shape: [...t.shape], data: t.data.slice() }]));
-const copyAdapter = ({ spec, tensors }: Adapter): Adapter => ({ spec, tensors: copyTensors(tensors) });
-const copyMoments = (moments: Map<string, Float32Array>): Map<string, Float32Array> =>
-  new Map([...moments].map(([name, data]) => [name, data.slice()]));
-const copyState = ({ adapter, reference, optimizer }: LearnerState): LearnerState => ({
-  adapter: copyAdapter(adapter),
-  reference: reference && copyAdapter(reference),
-  optimizer: {
-    step: optimizer.step,
-    first: copyMoments(optimizer.first),
-    second: copyMoments(optimizer.second),
-  },
-});
-
-/** Sessions are made on first use: a run without KL never builds the forward-only graph for it. */
+/** Opens both sessions, so that a model that cannot be run is found here. */
 export async function createOnnxCore(options: LearnerOptions): Promise<Learner> {
   const { modelFolder, spec, threads } = options;
   const open = (gradients: boolean) =>
@@ -53,11 +39,7 @@ export async function createOnnxCore(options: LearnerOptions): Promise<Learner> 
       const result = await backward.run(batch, state.adapter.tensors, scale, coef, entropyCoef, temperature);
       const gradients = result.gradients!;
       if (gathered === null) gathered = gradients;
-      else
-        for (const [name, { data }] of gradients) {
-          const sum = gathered.get(name)!.data;
-          for (let i = 0; i < data.length; i++) sum[i]! += data[i]!;
-        }
+      else addTensors(gathered, gradients);
       return result.rows;
     },
     async update(learningRate) {

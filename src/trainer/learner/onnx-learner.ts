@@ -1,12 +1,11 @@
 /** The `onnx` learner as the loop sees it: its sessions live in a worker thread. */
-import { UserError } from '../../base/errors.ts';
-import { startWorker } from '../../base/worker.ts';
+import { revived, startWorker } from '../../base/worker.ts';
 import type { Learner, LearnerOptions } from './learner.ts';
 import type { LearnerMethod, LearnerReply, LearnerRequest } from './onnx-worker.ts';
 
 interface Pending {
   resolve: (value: never) => void;
-  reject: (error: Error) => void;
+  reject: (error: unknown) => void;
 }
 
 /**
@@ -31,7 +30,7 @@ export async function createOnnxLearner(options: LearnerOptions): Promise<Learne
   worker.on('message', (reply: LearnerReply) => {
     const waiting = pending.get(reply.id);
     pending.delete(reply.id);
-    if ('error' in reply) waiting?.reject(restore(reply.error));
+    if ('error' in reply) waiting?.reject(revived(reply.error));
     else waiting?.resolve(reply.value as never);
   });
   worker.on('error', (error) => fail(error as Error));
@@ -64,9 +63,4 @@ export async function createOnnxLearner(options: LearnerOptions): Promise<Learne
     throw error;
   }
   return learner;
-}
-
-/** Structured cloning keeps an error's name and message, not its class. */
-function restore(error: Error): Error {
-  return error.name === 'UserError' ? new UserError(error.message) : error;
 }
