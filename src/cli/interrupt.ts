@@ -1,4 +1,7 @@
-/** SIGINT and SIGTERM: the first asks to stop at the next whole point, the second ends at once. */
+/**
+ * SIGINT and SIGTERM: the first asks to stop at the next whole point, the second ends the process as it would
+ * have without us. Not by `process.exit`: that stops threads within the runtime's native code, which aborts.
+ */
 
 const CODES = { SIGINT: 130, SIGTERM: 143 } as const;
 type Name = keyof typeof CODES;
@@ -16,8 +19,11 @@ export interface Interrupt {
 export function onInterrupt(onFirst: (name: Name) => void): Interrupt {
   const controller = new AbortController();
   let first: Name | null = null;
+  const stop = (): void => {
+    for (const name of names) process.off(name, handle);
+  };
   const handle = (name: Name): void => {
-    if (first !== null) process.exit(CODES[name]);
+    stop();
     first = name;
     onFirst(name);
     controller.abort();
@@ -27,8 +33,6 @@ export function onInterrupt(onFirst: (name: Name) => void): Interrupt {
   return {
     signal: controller.signal,
     exitCode: () => first && CODES[first],
-    stop: () => {
-      for (const name of names) process.off(name, handle);
-    },
+    stop,
   };
 }
