@@ -2,8 +2,7 @@
  * The series of a run: one list, the same names everywhere, one JSON line a step in `metrics.jsonl`.
  * A value that is not a finite number is left out: absent, never NaN.
  */
-import { type FileHandle, mkdir, open, readFile } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { type FileHandle, open, readFile } from 'node:fs/promises';
 import { writeError, writeFileAtomic } from '../base/atomic-write.ts';
 import { UserError } from '../base/errors.ts';
 import { jsonLine } from '../base/jsonl.ts';
@@ -38,14 +37,12 @@ export const SERIES = [
   'time/rollout',
   'time/learn',
   'time/publish',
-  'time/eval',
-  'time/step',
 ] as const;
-export type Series = (typeof SERIES)[number];
+type Series = (typeof SERIES)[number];
 
 /** What a step measured; absent, undefined, null and non-finite values are not written. */
 export type MetricValues = Partial<Record<Series, number | null | undefined>>;
-export type MetricsRow = { step: number } & Partial<Record<Series, number>>;
+type MetricsRow = { step: number } & Partial<Record<Series, number>>;
 
 export interface MetricsLog {
   /** Adds one line for `step`. A full disk is a `UserError` and leaves no part of the line. */
@@ -74,7 +71,6 @@ export function metricsRow(step: number, values: MetricValues): MetricsRow {
 export async function openMetrics(path: string, resumeAt?: number): Promise<MetricsLog> {
   const kept = resumeAt === undefined ? '' : await linesUpTo(path, resumeAt);
   await writeFileAtomic(path, kept);
-  await mkdir(dirname(path), { recursive: true });
   const file = await open(path, 'a');
   let size = Buffer.byteLength(kept);
   return {
@@ -96,18 +92,8 @@ async function appendWhole(file: FileHandle, path: string, size: number, text: s
   return size + Buffer.byteLength(text);
 }
 
+/** The lines up to `step`; a last line without its line feed was cut off and is left out. */
 async function linesUpTo(path: string, step: number): Promise<string> {
-  return (await parseLines(path))
-    .flatMap(({ row, text }) => (row.step <= step ? [`${text}\n`] : []))
-    .join('');
-}
-
-/** Reads a metrics file; a last line without its line feed was cut off and is left out. */
-export async function readMetrics(path: string): Promise<MetricsRow[]> {
-  return (await parseLines(path)).map(({ row }) => row);
-}
-
-async function parseLines(path: string): Promise<{ row: MetricsRow; text: string }[]> {
   const content = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return '';
     throw error;
@@ -115,14 +101,15 @@ async function parseLines(path: string): Promise<{ row: MetricsRow; text: string
   return content
     .split('\n')
     .slice(0, -1)
-    .map((text, index) => ({ row: parseRow(text, `${path}:${index + 1}`), text }));
+    .filter((text, index) => stepOf(text, `${path}:${index + 1}`) <= step)
+    .map((text) => `${text}\n`)
+    .join('');
 }
 
-function parseRow(text: string, where: string): MetricsRow {
+function stepOf(text: string, where: string): number {
   try {
-    const row: unknown = JSON.parse(text);
-    if (typeof row === 'object' && row !== null && typeof (row as MetricsRow).step === 'number')
-      return row as MetricsRow;
+    const { step } = JSON.parse(text) as { step?: unknown };
+    if (typeof step === 'number') return step;
   } catch {
     // Falls through to the one error for every kind of damage.
   }

@@ -28,8 +28,6 @@ const modelsSchema = z.looseObject({
     z.looseObject({
       id: z.string(),
       root: z.string().nullish(),
-      parent: z.string().nullish(),
-      max_model_len: z.number().nullish(),
     }),
   ),
 });
@@ -109,10 +107,5 @@ export function readPromptLogprobs(body: unknown, model: string, promptIds: numb
 }
 
 export function readModels(body: unknown): ModelCard[] {
-  return parse(modelsSchema, body).data.map(({ id, root, parent, max_model_len }) => ({
-    id,
-    root: root ?? null,
-    parent: parent ?? null,
-    maxModelLen: max_model_len ?? null,
-  }));
+  return parse(modelsSchema, body).data.map(({ id, root }) => ({ id, root: root ?? null }));
 }

@@ -42,12 +42,9 @@ export interface ModelCard {
   id: string;
   /** The folder that is live under this id. */
   root: string | null;
-  /** Null for the base model. */
-  parent: string | null;
-  maxModelLen: number | null;
 }
 
-/** Every method but `health` throws a RolloutFailure when it gives nothing usable. */
+/** Every method throws a RolloutFailure when it gives nothing usable. */
 export interface Endpoint {
   /**
    * One sample, checked: it comes from the asked model, has the sent prompt, one log-probability a token.
@@ -60,8 +57,6 @@ export interface Endpoint {
   loadAdapter(name: string, path: string): Promise<void>;
   unloadAdapter(name: string): Promise<void>;
   listModels(): Promise<ModelCard[]>;
-  /** False when the endpoint is dead or cannot be reached. */
-  health(): Promise<boolean>;
 }
 
 /** Fields of vLLM's that the OpenAI types do not know. There is no `extra_body` in JavaScript. */
@@ -77,7 +72,6 @@ type CompletionBody = OpenAI.Completions.CompletionCreateParamsNonStreaming & {
 };
 
 const CONNECTION_RETRIES = 2;
-const HEALTH_DEADLINE_MS = 5_000;
 
 /** Every sampling parameter is named: an unset one would come from the model's generation_config.json. */
 function completionBody(call: CompletionCall): CompletionBody {
@@ -106,14 +100,13 @@ function completionBody(call: CompletionCall): CompletionBody {
 export function createEndpoint(options: EndpointOptions): Endpoint {
   const { deadlineMs } = options;
   const root = options.baseUrl.replace(/\/+$/, '').replace(/\/v1$/, '');
-  const httpFetch = createHttpFetch(options.maxConcurrent);
   const client = new OpenAI({
     baseURL: `${root}/v1`,
     // The SDK insists on a key; a server without one ignores it.
     apiKey: options.apiKey ?? 'EMPTY',
     organization: null,
     project: null,
-    fetch: httpFetch,
+    fetch: createHttpFetch(options.maxConcurrent),
     timeout: deadlineMs,
     maxRetries: 0,
   });
@@ -176,11 +169,6 @@ export function createEndpoint(options: EndpointOptions): Endpoint {
         await client.post('/unload_lora_adapter', { body: { lora_name: name }, signal });
       }),
     listModels: () => call(listModels),
-    async health() {
-      const signal = AbortSignal.timeout(Math.min(deadlineMs, HEALTH_DEADLINE_MS));
-      const answer = await httpFetch(`${root}/health`, { signal }).catch(() => null);
-      return answer?.status === 200;
-    },
   };
 }
 

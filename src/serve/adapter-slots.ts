@@ -128,7 +128,7 @@ export async function createAdapterSlots(
     }
     const uid = ++lastUid;
     keep(uid, name, key, session.value, adapter.tensors);
-    return { kind: 'ok', adapter: uid, fingerprint: fingerprintOf(adapter), rank: r };
+    return { kind: 'ok', adapter: uid, fingerprint: fingerprintOf(adapter) };
   }
 
   keep(0, 'base model', 'base', await takeSession('base', null), null);

@@ -78,7 +78,7 @@ export interface FailedResult {
 export type EngineResult = SampleResult | ScoreResult | FailedResult;
 
 export type LoadOutcome =
-  | { kind: 'ok'; adapter: AdapterUid; fingerprint: string; rank: number }
+  | { kind: 'ok'; adapter: AdapterUid; fingerprint: string }
   | { kind: 'not-found'; message: string }
   | { kind: 'refused'; message: string };
 

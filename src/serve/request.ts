@@ -47,7 +47,6 @@ const completionSchema = z.strictObject({
   return_token_ids: z.boolean().nullish(),
   return_tokens_as_token_ids: z.boolean().nullish(),
   skip_special_tokens: z.boolean().nullish(),
-  add_special_tokens: z.boolean().nullish(),
   cache_salt: z.string().min(1).nullish(),
 
   top_p: neutral([1], FULL),
@@ -76,7 +75,8 @@ const completionSchema = z.strictObject({
   response_format: absent('response_format is not supported'),
   structured_outputs: absent('structured_outputs is not supported'),
 
-  // Of no consequence here: who asks, under which id, how urgently.
+  // Of no consequence here: Qwen's tokenizer adds no tokens; who asks, under which id, how urgently.
+  add_special_tokens: z.boolean().nullish(),
   user: z.string().nullish(),
   request_id: z.string().nullish(),
   priority: z.number().nullish(),
@@ -99,7 +99,6 @@ export interface CompletionRequest {
   returnTokenIds: boolean;
   tokensAsIds: boolean;
   skipSpecialTokens: boolean;
-  addSpecialTokens: boolean;
   cacheSalt: string;
 }
 
@@ -183,7 +182,6 @@ export function parseCompletion(body: unknown, limits: RequestLimits): Completio
     returnTokenIds: b.return_token_ids ?? false,
     tokensAsIds: b.return_tokens_as_token_ids ?? false,
     skipSpecialTokens: b.skip_special_tokens ?? true,
-    addSpecialTokens: b.add_special_tokens ?? true,
     cacheSalt: b.cache_salt ?? '',
   };
 }

@@ -29,8 +29,6 @@ export interface RouteContext {
   base: { id: string; root: string; maxModelLen: number; created: number };
   eosIds: number[];
   limits: RequestLimits & { maxQueued: number };
-  /** Seeds the requests that bring no seed of their own. */
-  seed: number;
   version: string;
   /** Unix seconds. */
   now(): number;
@@ -126,7 +124,8 @@ function completions(context: RouteContext): Route {
       adapter,
       prompts,
       n: request.n,
-      seed: request.seed ?? streamSeed(context.seed, 'request', number),
+      // A request without a seed gets one of its own, by its number.
+      seed: request.seed ?? streamSeed(0, 'request', number),
       maxTokens: request.maxTokens,
       temperature: request.temperature,
       stopIds: [...request.stopTokenIds, ...(request.ignoreEos ? [] : eosIds)],

@@ -32,25 +32,12 @@ export interface ServerOptions {
   maxLoraRank?: number;
   /** Adapters loaded at once; default 16. */
   maxAdapters?: number;
-  /** Prompt and output together; default and most: what the model was made for. */
-  maxModelLen?: number;
-  /** Sequences decoded at once; default 256. */
-  maxRows?: number;
   /** Samples of all requests under way, the waiting ones included; more get 429. Default 4096. */
   maxQueued?: number;
-  /** Samples (prompts × n) of one request; default 1024. */
-  maxSamples?: number;
   /** Default 16 MiB. */
   maxBodyBytes?: number;
-  /** Key/value cache of running sequences, default 1 GiB; of recent prompts, default 64 MiB. */
-  cacheBytes?: number;
-  promptCacheBytes?: number;
-  /** Seeds the requests that bring none; default 0. */
-  seed?: number;
   /** Default: silent. */
   log?: (line: string) => void;
-  /** Milliseconds since the epoch; default the system's clock. */
-  now?: () => number;
   /** Where the engine thread finds `openModel`; tests put a small model here. */
   engineModule?: URL;
 }
@@ -59,8 +46,6 @@ export interface PolicyServer {
   /** `http://host:port`, without `/v1`. */
   url: string;
   port: number;
-  /** The id of the base model. */
-  modelId: string;
   stats(): Promise<EngineStats>;
   /** Refuses new requests, fails the ones under way, stops the engine thread. */
   close(): Promise<void>;
@@ -69,6 +54,14 @@ export interface PolicyServer {
 /** Open without a key: they tell nothing but whether the server lives. */
 const PUBLIC = new Set(['GET /health', 'GET /ping']);
 const MIB = 2 ** 20;
+/** Samples (prompts × n) of one request. */
+const MAX_SAMPLES = 1024;
+const ENGINE_LIMITS: Omit<EngineLimits, 'maxLoraRank'> = {
+  maxRows: 256,
+  cacheBytes: 1024 * MIB,
+  promptCacheBytes: 64 * MIB,
+  prefillTokens: 8192,
+};
 
 /**
  * Starts the server; resolves when it answers. A taken port, a model that cannot be read, a missing
@@ -82,9 +75,8 @@ export async function startServer(options: ServerOptions): Promise<PolicyServer>
   if (!existsSync(adapterRoot)) throw new UserError('no such folder', adapterRoot, 'Create it first.');
   const config = readDecoderConfig(modelFolder);
   const tokenizer = loadTokenizer(modelFolder);
-  const maxModelLen = Math.min(options.maxModelLen ?? config.maxPositions, config.maxPositions);
-  const { now = Date.now } = options;
-  const seconds = (): number => Math.floor(now() / 1000);
+  const maxModelLen = config.maxPositions;
+  const seconds = (): number => Math.floor(Date.now() / 1000);
   const modelId = options.servedModelName ?? modelFolder;
 
   let routes: Map<string, Route> | null = null;
@@ -94,13 +86,7 @@ export async function startServer(options: ServerOptions): Promise<PolicyServer>
   });
   // Listening comes first: a taken port is found before the model is loaded.
   const bound = await listen(server, host, port);
-  const limits: EngineLimits = {
-    maxRows: options.maxRows ?? 256,
-    cacheBytes: options.cacheBytes ?? 1024 * MIB,
-    promptCacheBytes: options.promptCacheBytes ?? 64 * MIB,
-    prefillTokens: 8192,
-    maxLoraRank: options.maxLoraRank ?? 512,
-  };
+  const limits = { ...ENGINE_LIMITS, maxLoraRank: options.maxLoraRank ?? 512 };
   const engineModule = (options.engineModule ?? new URL(engineModuleName(), import.meta.url)).href;
   const init = { engineModule, modelFolder, threads: options.threads ?? 2, limits };
   const engine = await startEngine(init, log).catch((error) => {
@@ -125,10 +111,9 @@ export async function startServer(options: ServerOptions): Promise<PolicyServer>
     limits: {
       maxModelLen,
       vocabSize: config.vocabSize,
-      maxSamples: options.maxSamples ?? 1024,
+      maxSamples: MAX_SAMPLES,
       maxQueued: options.maxQueued ?? 4096,
     },
-    seed: options.seed ?? 0,
     version: version(),
     now: seconds,
     log,
@@ -138,7 +123,6 @@ export async function startServer(options: ServerOptions): Promise<PolicyServer>
   return {
     url,
     port: bound,
-    modelId,
     stats: () => engine.stats(),
     async close() {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));

@@ -5,13 +5,11 @@
  *   adapters/<name>-v<version>/   trajectories/step-000001.jsonl.gz   checkpoints/step-000010/
  *   evaluations/step-000000.json
  */
-import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { writeFileAtomic } from '../base/atomic-write.ts';
-import { messageOf, UserError } from '../base/errors.ts';
 import { writeJsonLines } from '../base/jsonl.ts';
-import { type Config, configSchema } from '../config/schema.ts';
+import type { Config } from '../config/schema.ts';
 import type { PolicyEvaluation } from '../eval/evaluate-policy.ts';
 import type { Trajectory } from '../rollout/trajectory.ts';
 
@@ -49,18 +47,6 @@ export function runFolder({ run }: Pick<Config, 'run'>): RunFolder {
 /** Writes the resolved configuration. */
 export async function writeConfig(folder: RunFolder, config: Config): Promise<void> {
   await writeFileAtomic(folder.config, `${JSON.stringify(config, null, 2)}\n`);
-}
-
-/** The configuration a run folder was made with. UserError when it is none of ours. */
-export async function readRunConfig(root: string): Promise<Config> {
-  const path = join(root, 'config.json');
-  if (!existsSync(path))
-    throw new UserError('holds no config.json', root, 'give the folder of a run, such as runs/quickstart');
-  try {
-    return configSchema.parse(JSON.parse(await readFile(path, 'utf8')));
-  } catch (error) {
-    throw new UserError(`is not a run's configuration (${messageOf(error)})`, path);
-  }
 }
 
 /** Every trajectory of a step, dropped ones included, one JSON line each. */

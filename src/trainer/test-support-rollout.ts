@@ -97,11 +97,11 @@ export function createTableEndpoint(
       if (!loaded.delete(name)) throw new RolloutFailure('http', `${name} cannot be found`, 404);
     },
     async listModels() {
-      const card = { parent: BASE_MODEL, maxModelLen: null };
-      const base = { id: BASE_MODEL, root: '/base', parent: null, maxModelLen: 64 };
-      return [base, ...[...loaded].map(([id, { path }]) => ({ id, root: path, ...card }))];
+      return [
+        { id: BASE_MODEL, root: '/base' },
+        ...[...loaded].map(([id, { path }]) => ({ id, root: path })),
+      ];
     },
-    health: async () => true,
   };
 }
 
