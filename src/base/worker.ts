@@ -17,7 +17,16 @@ export function startWorker(url: URL, caller: string, options: WorkerOptions = {
   return new Worker(new URL(`data:text/javascript,${encodeURIComponent(code)}`), options);
 }
 
-/** An error as it came from a thread: its name and message survive the way, its class does not. */
+/** An error to be sent in a message, from which `revived` makes the error again. */
+export function sendable(error: unknown): unknown {
+  return error instanceof UserError ? { name: error.name, message: error.message } : error;
+}
+
+/**
+ * An error as it came from a thread. Its class does not survive the way; its name does in an `error` event,
+ * and in a message only by `sendable`.
+ */
 export function revived(error: unknown): unknown {
-  return error instanceof Error && error.name === 'UserError' ? new UserError(error.message) : error;
+  const { name, message } = (error ?? {}) as Partial<Error>;
+  return name === 'UserError' ? new UserError(message ?? '') : error;
 }

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { UserError } from '../base/errors.ts';
+import { RolloutFailure } from '../rollout/rollout-failure.ts';
 import { reportError, runCli, type Streams } from './main.ts';
 import { readTarget } from './target.ts';
 
@@ -89,6 +90,9 @@ describe('the command line', () => {
     text = '';
     expect(reportError(Object.assign(new Error('x'), { code: 'ENOSPC', path: 'runs/a' }), stderr)).toBe(1);
     expect(text).toBe('lexpo: runs/a: the disk is full\n  → free some space; nothing was half-written\n');
+    text = '';
+    expect(reportError(new RolloutFailure('deadline', 'no answer for 30 ms'), stderr)).toBe(1);
+    expect(text).toMatch(/^lexpo: policy endpoint: no answer for 30 ms\n {2}→ raise rollout.deadlineMs/);
     text = '';
     expect(reportError('a string', stderr)).toBe(70);
     expect(text).toContain('a string');

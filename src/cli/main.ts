@@ -3,6 +3,7 @@ import { Command, CommanderError, InvalidArgumentError } from 'commander';
 import { writeError } from '../base/atomic-write.ts';
 import { messageOf, UserError } from '../base/errors.ts';
 import { version } from '../base/version.ts';
+import { endpointError } from '../rollout/rollout-failure.ts';
 
 /** Exit codes: 0 done, 1 a mistake of the user's, 70 a fault of ours, 130 and 143 interrupted. */
 const USER_MISTAKE = 1;
@@ -33,7 +34,9 @@ export async function runCli(args: readonly string[], streams: Streams = process
 export function reportError(thrown: unknown, stderr: Pick<NodeJS.WriteStream, 'write'>): number {
   const { code = '', path = 'disk' } = (thrown ?? {}) as NodeJS.ErrnoException;
   // Wherever it was written: a disk without room is nobody's programming fault.
-  const error = ['ENOSPC', 'EDQUOT', 'EROFS'].includes(code) ? writeError(thrown, path) : thrown;
+  const error = ['ENOSPC', 'EDQUOT', 'EROFS'].includes(code)
+    ? writeError(thrown, path)
+    : endpointError(thrown);
   if (error instanceof UserError) {
     stderr.write(`lexpo: ${error.message}\n`);
     return USER_MISTAKE;

@@ -1,3 +1,5 @@
+import { UserError } from '../base/errors.ts';
+
 export type FailureReason =
   | 'connection'
   | 'deadline'
@@ -19,4 +21,20 @@ export class RolloutFailure extends Error {
   ) {
     super(message);
   }
+}
+
+const HINTS: Partial<Record<FailureReason, string>> = {
+  deadline: 'raise rollout.deadlineMs, or give the endpoint less to do at once (rollout.concurrency)',
+  overloaded: 'lower rollout.concurrency',
+  'too-long': 'shorten the prompt, or lower rollout.maxTokens',
+};
+
+/**
+ * What a failure is when it ends the program: outside of a rollout (an adapter to load, a proof to ask for)
+ * nothing takes its place. Any other error is given back as it is.
+ */
+export function endpointError(error: unknown): unknown {
+  if (!(error instanceof RolloutFailure)) return error;
+  const hint = HINTS[error.reason] ?? 'correct what it says, or look at the log of the endpoint';
+  return new UserError(error.message, 'policy endpoint', hint);
 }

@@ -11,6 +11,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { UserError } from '../base/errors.ts';
 import { readAdapter } from '../engine/peft.ts';
 import { copyAdapter } from '../engine/tensors.ts';
 import type { Adapter } from '../engine/types.ts';
@@ -97,6 +98,22 @@ describe('the name', () => {
     const louder = { spec: { ...first.spec, alpha: first.spec.alpha * 2 }, tensors: first.tensors };
     expect((await put(louder, 4)).model).toBe('run-v4-r3');
     expect(readAdapter(join(root, 'run-v4-r3')).spec.alpha).toBe(first.spec.alpha * 2);
+  });
+
+  it('of a folder that cannot be read is taken: the next free suffix', async () => {
+    await put(first, 4);
+    writeFileSync(join(root, 'run-v4', 'adapter_model.safetensors'), 'torn');
+    expect((await put(first, 4)).model).toBe('run-v4-r2');
+    expect(readAdapter(join(root, 'run-v4-r2'))).toEqual(first);
+  });
+
+  it('a policy without finite log-probabilities is a clear error, and nothing is written', async () => {
+    const wild = tableAdapter(model, 0.5);
+    [...wild.tensors.values()][1]!.data.fill(Number.NaN);
+    const failure = put(wild, 4);
+    await expect(failure).rejects.toThrow(/run-v4: .*not finite.*\n.*learningRate/);
+    await expect(failure).rejects.toBeInstanceOf(UserError);
+    expect(readdirSync(root)).toEqual([]);
   });
 
   it('a temporary folder of a killed run does no harm', async () => {

@@ -68,7 +68,8 @@ const largestGap = (ours: readonly number[], served: readonly number[]): number 
  * them again); when it differs the version gets the next free suffix, `-v4-r2`, since the old name may be
  * cached somewhere.
  *
- * @throws PublishError when the endpoint does not serve it; RolloutFailure when it cannot load it.
+ * @throws PublishError when the endpoint does not serve it; RolloutFailure when it cannot load it; UserError,
+ *   with nothing written, for a policy that gives no finite log-probabilities.
  */
 export async function publish(
   target: PublishTarget,
@@ -76,6 +77,13 @@ export async function publish(
   adapter: Adapter,
   version: number,
 ): Promise<PolicyVersion> {
+  const ours = await learnerLogprobs(learner, target.probeIds, 'policy');
+  if (!ours.every(Number.isFinite))
+    throw new UserError(
+      'the policy has log-probabilities that are not finite: its last update was too large',
+      adapterName(target.runName, { version, attempt: 1 }),
+      'lower the learning rate (optimizer.learningRate, or sft.learningRate in the warm start)',
+    );
   const name = await writeVersion(target, adapter, version);
   const folder = resolve(target.adapterRoot, name);
   await target.endpoint.loadAdapter(name, folder);
@@ -88,7 +96,6 @@ export async function publish(
       `the endpoint serves it from ${card.root}, not from ${folder}`,
     );
   const served = await target.endpoint.promptLogprobs(name, target.probeIds);
-  const ours = await learnerLogprobs(learner, target.probeIds, 'policy');
   const gap = largestGap(ours, served);
   if (!(gap <= PROOF_TOLERANCE)) {
     const base = await learnerLogprobs(learner, target.probeIds, 'base');
@@ -116,9 +123,16 @@ async function writeVersion(target: PublishTarget, adapter: Adapter, version: nu
   }
 }
 
-/** Whether the folder holds exactly these tensors at this scale. */
+/** Whether the folder holds exactly these tensors at this scale; one that cannot be read does not. */
 function holds(folder: string, adapter: Adapter): boolean {
-  const { spec, tensors } = readAdapter(folder);
+  let found: Adapter;
+  try {
+    found = readAdapter(folder);
+  } catch (error) {
+    if (error instanceof UserError) return false;
+    throw error;
+  }
+  const { spec, tensors } = found;
   return (
     loraScale(spec) === loraScale(adapter.spec) &&
     tensors.size === adapter.tensors.size &&

@@ -1,6 +1,7 @@
 /** The learner against PyTorch's AdamW on the same objective, and its thread. */
 import { describe, expect, it } from 'vitest';
 import { loadQwen3Tiny } from '../../../test/vectors/qwen3-tiny.ts';
+import { UserError } from '../../base/errors.ts';
 import { readAdapter } from '../../engine/peft.ts';
 import { createOptimizerState } from '../optimizer.ts';
 import { packSamples, tokensToRows } from '../token-tree.ts';
@@ -76,6 +77,8 @@ describe('the onnx learner', () => {
     await expect(learner.update(1)).rejects.toThrow(/nothing was accumulated/);
     await core.close();
     await learner.close();
-    await expect(createOnnxLearner({ ...options(), modelFolder: '/nowhere' })).rejects.toThrow(/\/nowhere/);
+    const failure = createOnnxLearner({ ...options(), modelFolder: '/nowhere' });
+    await expect(failure).rejects.toThrow(/\/nowhere/);
+    await expect(failure).rejects.toBeInstanceOf(UserError);
   });
 });

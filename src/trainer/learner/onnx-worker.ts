@@ -1,5 +1,6 @@
 /** The worker thread of the `onnx` learner: one request at a time, in the order they were sent. */
 import { parentPort, workerData } from 'node:worker_threads';
+import { sendable } from '../../base/worker.ts';
 import type { Learner, LearnerOptions } from './learner.ts';
 import { createOnnxCore } from './onnx-core.ts';
 
@@ -9,7 +10,7 @@ export interface LearnerRequest {
   method: LearnerMethod;
   args: unknown[];
 }
-export type LearnerReply = { id: number; value: unknown } | { id: number; error: Error };
+export type LearnerReply = { id: number; value: unknown } | { id: number; error: unknown };
 
 const port = parentPort!;
 const opening = createOnnxCore(workerData as LearnerOptions);
@@ -21,7 +22,7 @@ async function answer({ id, method, args }: LearnerRequest): Promise<void> {
     const call = core[method] as (...args: unknown[]) => Promise<unknown>;
     port.postMessage({ id, value: await call(...args) } satisfies LearnerReply);
   } catch (error) {
-    port.postMessage({ id, error: error as Error } satisfies LearnerReply);
+    port.postMessage({ id, error: sendable(error) } satisfies LearnerReply);
   }
 }
 
