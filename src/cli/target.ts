@@ -2,9 +2,13 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { basename, join } from 'node:path';
+import { z } from 'zod';
+import { readJsonFile } from '../base/read-json.ts';
 import { loadConfig, type Overrides, parseConfig } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
 import { parseAdapterName } from '../trainer/adapter-name.ts';
+
+const summarySchema = z.looseObject({ adapter: z.string() });
 
 export interface Target {
   config: Config;
@@ -32,7 +36,7 @@ async function adapterOfRun(root: string): Promise<string | null> {
   const adapters = join(root, 'adapters');
   const summary = join(root, 'summary.json');
   if (existsSync(summary)) {
-    const { adapter } = JSON.parse(readFileSync(summary, 'utf8')) as { adapter: string };
+    const { adapter } = readJsonFile(summary, summarySchema, 'Remove the file, or give --adapter.');
     // The run folder may have been moved since.
     return join(adapters, basename(adapter));
   }

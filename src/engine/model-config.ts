@@ -1,8 +1,9 @@
 /** A decoder's shape, from a Hugging Face `config.json`. What we cannot run is refused by name. */
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { messageOf, UserError } from '../base/errors.ts';
+import { UserError } from '../base/errors.ts';
+import { readJsonFile } from '../base/read-json.ts';
 
 export interface DecoderConfig {
   architecture: 'qwen3';
@@ -61,26 +62,9 @@ const qwen3Schema = z.looseObject({
 });
 type Qwen3Json = z.infer<typeof qwen3Schema>;
 
+const architectureSchema = z.looseObject({ architectures: z.array(z.string()).default([]) });
 const generationSchema = z.looseObject({ eos_token_id: eosSchema.nullish() });
-
-function readJson(file: string): unknown {
-  try {
-    return JSON.parse(readFileSync(file, 'utf8'));
-  } catch (error) {
-    throw new UserError(
-      `cannot be read as JSON (${messageOf(error)})`,
-      file,
-      'Copy or download the file again.',
-    );
-  }
-}
-
-function parse<T>(schema: z.ZodType<T>, value: unknown, file: string): T {
-  const result = schema.safeParse(value);
-  if (result.success) return result.data;
-  const problems = result.error.issues.map((issue) => `${issue.path.join('.') || '(top)'}: ${issue.message}`);
-  throw new UserError(problems.join('; '), file, 'Take the file as the model was published.');
-}
+const AS_PUBLISHED = 'Take the file as the model was published: copy or download it again.';
 
 /** Everything in a Qwen3 config.json that would make our graph compute something else than the model. */
 function unsupported(json: Qwen3Json): string[] {
@@ -106,7 +90,7 @@ function unsupported(json: Qwen3Json): string[] {
 
 function eosIds(folder: string, json: Qwen3Json): number[] {
   const file = join(folder, 'generation_config.json');
-  const generation = existsSync(file) ? parse(generationSchema, readJson(file), file) : {};
+  const generation = existsSync(file) ? readJsonFile(file, generationSchema, AS_PUBLISHED) : {};
   const ids = [generation.eos_token_id ?? json.eos_token_id ?? []].flat();
   if (ids.length === 0 || ids.some((id) => id >= json.vocab_size)) {
     const what =
@@ -130,17 +114,12 @@ export function readDecoderConfig(folder: string): DecoderConfig {
       : 'Give the folder of a model in Hugging Face layout.';
     throw new UserError(existsSync(folder) ? 'config.json is missing' : 'no such folder', folder, hint);
   }
-  const raw = readJson(file);
-  const { architectures } = parse(
-    z.looseObject({ architectures: z.array(z.string()).default([]) }),
-    raw,
-    file,
-  );
+  const { architectures } = readJsonFile(file, architectureSchema, AS_PUBLISHED);
   if (architectures.length !== 1 || architectures[0] !== 'Qwen3ForCausalLM') {
     const what = `architecture ${architectures.join(', ') || '(none named)'} is not supported`;
     throw new UserError(what, file, 'Supported: Qwen3ForCausalLM.');
   }
-  const json = parse(qwen3Schema, raw, file);
+  const json = readJsonFile(file, qwen3Schema, AS_PUBLISHED);
   const refused = unsupported(json);
   if (refused.length > 0) {
     throw new UserError(

@@ -2,13 +2,14 @@
  * LoRA adapters in the folder format of Hugging Face PEFT: `adapter_config.json` and
  * `adapter_model.safetensors`, readable by PEFT, transformers and vLLM.
  */
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
 import { writeFolderAtomic } from '../base/atomic-write.ts';
-import { messageOf, UserError } from '../base/errors.ts';
+import { UserError } from '../base/errors.ts';
 import type { Random } from '../base/random.ts';
+import { problemsOf, readJsonFile } from '../base/read-json.ts';
 import type { DecoderConfig } from './model-config.ts';
 import { readSafetensors, writeSafetensors } from './safetensors.ts';
 import type { Adapter, LoraSpec, Tensor } from './types.ts';
@@ -194,17 +195,10 @@ const adapterConfigSchema = z.looseObject({
 type AdapterConfig = z.infer<typeof adapterConfigSchema>;
 
 function readConfig(file: string): AdapterConfig {
-  let json: unknown;
-  try {
-    json = JSON.parse(readFileSync(file, 'utf8'));
-  } catch (error) {
-    throw new UserError(`cannot be read as JSON (${messageOf(error)})`, file, 'Copy the adapter again.');
-  }
-  const result = adapterConfigSchema.safeParse(json);
+  const result = adapterConfigSchema.safeParse(readJsonFile(file, z.unknown(), 'Copy the adapter again.'));
   if (result.success) return result.data;
-  const problems = result.error.issues.map((issue) => `${issue.path.join('.') || '(top)'}: ${issue.message}`);
   throw new UserError(
-    `not supported: ${problems.join('; ')}`,
+    `not supported: ${problemsOf(result.error)}`,
     file,
     'Supported: plain LoRA, one rank and one alpha, no bias, no DoRA, no fully trained modules.',
   );

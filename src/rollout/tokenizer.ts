@@ -9,11 +9,12 @@
  * `test/vectors/char-tokenizer`: characters with byte fallback, and pieces such as `{"action":"` as added
  * tokens that are not special, which `encode` does recognise.
  */
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { Tokenizer } from '@huggingface/tokenizers';
 import { z } from 'zod';
-import { messageOf, UserError } from '../base/errors.ts';
+import { UserError } from '../base/errors.ts';
+import { readJsonFile } from '../base/read-json.ts';
 
 /**
  * A control token steers the model: one that is marked special, or that is written like a tag. (Qwen3 has
@@ -88,18 +89,7 @@ export function tokenText(token: z.infer<typeof namedToken> | undefined): string
 export function readModelJson<T>(schema: z.ZodType<T>, folder: string, name: string): T | undefined {
   const file = join(folder, name);
   if (!existsSync(file)) return undefined;
-  let json: unknown;
-  try {
-    json = JSON.parse(readFileSync(file, 'utf8'));
-  } catch (error) {
-    throw new UserError(`cannot be read as JSON (${messageOf(error)})`, file, 'Copy or download it again.');
-  }
-  const result = schema.safeParse(json);
-  if (result.success) return result.data;
-  const problems = result.error.issues
-    .slice(0, 5)
-    .map((issue) => `${issue.path.join('.')}: ${issue.message}`);
-  throw new UserError(problems.join('; '), file, 'Take the file as the model was published.');
+  return readJsonFile(file, schema, 'Take the file as the model was published: copy or download it again.');
 }
 
 const typeOf = (part: unknown): string => (part as { type?: string } | null | undefined)?.type ?? 'none';
