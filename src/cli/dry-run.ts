@@ -30,7 +30,7 @@ async function readFacts(config: Config): Promise<PlanFacts> {
 }
 
 /** The plan in lines of `name  value`. */
-export function planText(config: Config, facts: PlanFacts, plan: RunPlan): string {
+function planText(config: Config, facts: PlanFacts, plan: RunPlan): string {
   const { queriesPerStep, groupSize } = config.rollout;
   const memory = plan.memory;
   const lines: [string, string][] = [

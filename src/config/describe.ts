@@ -22,7 +22,7 @@ export interface SchemaNode {
 }
 
 /** The configuration's schema, as a tree. */
-export const schemaTree = z.toJSONSchema(configSchema, { io: 'input' }) as SchemaNode;
+const schemaTree = z.toJSONSchema(configSchema, { io: 'input' }) as SchemaNode;
 
 /** The node at a path; undefined where the schema knows no such path. Array items: their index. */
 export function nodeAt(path: readonly PropertyKey[]): SchemaNode | undefined {
@@ -108,7 +108,7 @@ export function nearestKey(key: string, known: readonly string[]): string | unde
 }
 
 /** Levenshtein distance: insertions, deletions and substitutions count 1 each. */
-export function editDistance(a: string, b: string): number {
+function editDistance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, j) => j);
   for (let i = 1; i <= a.length; i++) {
     const next = [i];

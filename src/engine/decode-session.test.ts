@@ -88,7 +88,7 @@ describe('decode session', () => {
       [null, 0],
     ] as const) {
       const batch = chainBatch(samples);
-      const { rows } = await training.run(batch, params, scale, undefined, undefined, 0.8);
+      const { rows } = await training.run(batch, params, scale, { temperature: 0.8 });
       let row = 0;
       const want = samples.map((s) => s.ids.map((_, i) => (i < s.promptLength ? 0 : rows.logprobs[row++]!)));
 

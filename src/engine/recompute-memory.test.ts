@@ -21,7 +21,7 @@ test('recomputing layers halves what a deep model’s step holds', async () => {
     const before = process.memoryUsage().rss;
     const options = { folder, lora, mode: 'lora', gradients: true, threads: 1 } as const;
     const session = await createTrainingSession({ ...options, memory });
-    await session.run(batch, params, 2, coef);
+    await session.run(batch, params, 2, { coef });
     const after = process.memoryUsage().rss;
     await session.release();
     return after - before;

@@ -1,6 +1,6 @@
 import type { Adapter, TensorMap } from './types.ts';
 
-export const copyTensors = (tensors: TensorMap): TensorMap =>
+const copyTensors = (tensors: TensorMap): TensorMap =>
   new Map([...tensors].map(([name, { shape, data }]) => [name, { shape: [...shape], data: data.slice() }]));
 
 export const copyAdapter = ({ spec, tensors }: Adapter): Adapter => ({ spec, tensors: copyTensors(tensors) });

@@ -59,7 +59,7 @@ describe('a tiny Qwen3 as transformers and PEFT compute it', () => {
         ['base', 0],
         ['adapter', scale],
       ] as const) {
-        const { rows } = await lora.run(batch, adapter.tensors, factor, undefined, undefined, temperature);
+        const { rows } = await lora.run(batch, adapter.tensors, factor, { temperature });
         const want = (field: 'logprobs' | 'entropies') =>
           vectors.samples.flatMap((s) => s[kind][key]![field]);
         expect(maxDifference(rows.logprobs, want('logprobs'))).toBeLessThan(1e-5);
@@ -75,7 +75,11 @@ describe('a tiny Qwen3 as transformers and PEFT compute it', () => {
         [lora, adapter.tensors],
         [full, everything],
       ] as const) {
-        const { rows, gradients } = await session.run(batch, params, scale, coef, entropyCoef, temperature);
+        const { rows, gradients } = await session.run(batch, params, scale, {
+          coef,
+          entropyCoef,
+          temperature,
+        });
         const objective = coef.reduce(
           (sum, c, r) => sum + c * rows.logprobs[r]! + vectors.entropyCoef * rows.entropies[r]!,
           0,
@@ -156,12 +160,11 @@ describe('a token tree', () => {
       },
       params,
       2,
-      coef,
-      entropyCoef,
+      { coef, entropyCoef },
     );
     // every row as a sample of its own: the path to it, its last token the only row
     const samples = rows.map(({ path }) => ({ ids: path, promptLength: path.length - 1 }));
-    const alone = await session.run(chainBatch(samples), params, 2, coef, entropyCoef);
+    const alone = await session.run(chainBatch(samples), params, 2, { coef, entropyCoef });
     expect(maxDifference(packed.rows.logprobs, alone.rows.logprobs)).toBeLessThan(1e-5);
     expect(maxDifference(packed.rows.entropies, alone.rows.entropies)).toBeLessThan(1e-5);
     for (const [name, { data }] of alone.gradients!) {
@@ -187,10 +190,10 @@ describe('a session', () => {
       Array.from({ length: 4 }, () => ({ ids: Array.from({ length: 60 }, () => random.int(300)) })),
     );
     const coef = Float32Array.from(batch.targetId, () => random.normal());
-    const first = await session.run(batch, params, 2, coef, coef);
+    const first = await session.run(batch, params, 2, { coef, entropyCoef: coef });
     let after10 = 0;
     for (let i = 0; i < 40; i++) {
-      const again = await session.run(batch, params, 2, coef, coef);
+      const again = await session.run(batch, params, 2, { coef, entropyCoef: coef });
       expect(maxDifference(again.rows.logprobs, first.rows.logprobs)).toBe(0);
       for (const [name, { data }] of again.gradients!) {
         expect(maxDifference(data, first.gradients!.get(name)!.data), name).toBe(0);
@@ -223,7 +226,7 @@ describe('a session', () => {
     const results = [];
     for (const plan of [undefined, memory]) {
       const session = await createTrainingSession({ ...options, ...(plan ? { memory: plan } : {}) });
-      results.push(await session.run(batch, params, 2, coef, coef.toReversed()));
+      results.push(await session.run(batch, params, 2, { coef, entropyCoef: coef.toReversed() }));
       await session.release();
     }
     const [fast, small] = results;

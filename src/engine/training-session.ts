@@ -23,22 +23,27 @@ export interface TrainingSessionOptions {
   memory?: MemoryPlan;
 }
 
+export interface PassOptions {
+  /** `[rows]` each, default zeros. */
+  coef?: Float32Array;
+  entropyCoef?: Float32Array;
+  /** Divides the logits, default 1. */
+  temperature?: number;
+}
+
 export interface TrainingSession {
   /** Names and shapes of the parameters `run` expects, in the order of the gradients. */
   readonly parameters: ReadonlyMap<string, readonly number[]>;
   /**
    * One pass. The surrogate is S = Σ_rows coef[r] · logprob[r] + entropyCoef[r] · entropy[r]; `gradients`
-   * is dS/dparameter (ascend it). `scale` is LoRA's alpha / r (0: the base model). `temperature` divides
-   * the logits, default 1. `coef` and `entropyCoef` default to zeros. At least one row. Same inputs, same
-   * bytes.
+   * is dS/dparameter (ascend it). `scale` is LoRA's alpha / r (0: the base model). At least one row. Same
+   * inputs, same bytes.
    */
   run(
     batch: TreeBatch,
     params: TensorMap,
     scale: number,
-    coef?: Float32Array,
-    entropyCoef?: Float32Array,
-    temperature?: number,
+    options?: PassOptions,
   ): Promise<{ rows: RowValues; gradients?: TensorMap }>;
   release(): Promise<void>;
 }
@@ -63,7 +68,7 @@ export async function createTrainingSession(options: TrainingSessionOptions): Pr
   });
   return {
     parameters,
-    async run(batch, params, scale, coef, entropyCoef, temperature = 1) {
+    async run(batch, params, scale, { coef, entropyCoef, temperature = 1 } = {}) {
       const rowCount = batch.targetId.length;
       if (rowCount === 0) throw new Error('a batch needs at least one row');
       checkParams(params, parameters);

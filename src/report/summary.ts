@@ -37,7 +37,7 @@ export interface Summary {
 export type PolicyFigures = { [K in keyof EvalFigures]-?: number };
 
 /** The JSON form of a summary with metrics at `k`. Throws if a figure is out of its range. */
-export function summaryJson(summary: Summary, k: number) {
+function summaryJson(summary: Summary, k: number) {
   const metrics = ({ recall, mrr, ndcg }: EvalFigures) => ({
     [`recall@${k}`]: recall,
     [`mrr@${k}`]: mrr,

@@ -46,7 +46,7 @@ export interface RolloutId {
 }
 
 /** The policy of one episode: renders, samples at the endpoint, and keeps the token ids as they came. */
-export function endpointPolicy(
+function endpointPolicy(
   context: RolloutContext,
   policy: PolicyVersion,
   sampling: Sampling,

@@ -43,7 +43,7 @@ function isInside(root: string, path: string): boolean {
  * The real folder behind `path`, which must lie below `root` with everything in it, symbolic links
  * followed. Judged by its spelling first, so that nothing is told about files elsewhere.
  */
-export function resolveAdapterFolder(root: string, path: string): string {
+function resolveAdapterFolder(root: string, path: string): string {
   const outside = () => badRequest(`'${path}' is not below the folder that adapters are served from`);
   if (!isAbsolute(path)) throw badRequest(`lora_path must be absolute, got '${path}'`, 'lora_path');
   const realRoot = realpathSync(root);

@@ -17,7 +17,7 @@ import type { LearnerState } from './learner/learner.ts';
 import { stepName } from './run-folder.ts';
 
 /** What of a run changes from step to step, besides the learner's state. */
-export const progressSchema = z.strictObject({
+const progressSchema = z.strictObject({
   /** Steps done. */
   step: z.number().int().min(0),
   policy: z.strictObject({ version: z.number().int(), model: z.string() }),

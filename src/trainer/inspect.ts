@@ -55,7 +55,7 @@ async function withPolicy<T>(
     adapter === null ? model.folder : dirname(resolve(adapter)),
   );
   try {
-    const name = adapter === null ? service.baseName : basename(resolve(adapter));
+    const name = adapter === null ? config.model.path : basename(resolve(adapter));
     if (adapter !== null) await service.endpoint.loadAdapter(name, resolve(adapter));
     const context = rolloutContext(config, model, search, service.endpoint);
     return await use({ data, search, context, policy: { version: 0, model: name } });

@@ -101,7 +101,7 @@ export async function ensureModel(config: Config, data: Data, log: (line: string
 }
 
 /** Reads what is needed of a model folder besides its weights. */
-export function loadModel(folder: string): Model {
+function loadModel(folder: string): Model {
   const config = readDecoderConfig(folder);
   const tokenizer = loadTokenizer(folder);
   const template = loadChatTemplate(folder);
@@ -148,19 +148,12 @@ export function createSearch(
   };
 }
 
-export interface PolicyService {
-  server: PolicyServer;
-  endpoint: Endpoint;
-  /** What the base model is called there. */
-  baseName: string;
-}
-
-/** Starts the embedded server over the model and a client of it. */
+/** Starts the embedded server over the model, which is called `config.model.path` there, and a client of it. */
 export async function startPolicyService(
   config: Config,
   model: Model,
   adapterRoot: string,
-): Promise<PolicyService> {
+): Promise<{ server: PolicyServer; endpoint: Endpoint }> {
   const server = await startServer({
     modelFolder: model.folder,
     adapterRoot,
@@ -173,7 +166,7 @@ export async function startPolicyService(
     deadlineMs: config.rollout.deadlineMs,
     maxConcurrent: config.rollout.concurrency,
   });
-  return { server, endpoint, baseName: config.model.path };
+  return { server, endpoint };
 }
 
 /** The rollout context of a run over these tools. */

@@ -69,7 +69,7 @@ export async function pretrain(options: PretrainOptions): Promise<void> {
     let loss = 0;
     for (const pass of packed.passes) {
       const rowCoef = tokensToRows(pass, coef);
-      const result = await session.run(pass.batch, weights, 0, rowCoef);
+      const result = await session.run(pass.batch, weights, 0, { coef: rowCoef });
       for (let r = 0; r < rowCoef.length; r++) loss += rowCoef[r]! * result.rows.logprobs[r]!;
       if (gradients === null) gradients = result.gradients!;
       else addTensors(gradients, result.gradients!);

@@ -18,7 +18,7 @@ import type { Action } from './agents.ts';
 import type { MalrConfig } from './config.ts';
 
 /** Fewer new articles than this in a round are diminishing returns (the paper's workflow). */
-export const DIMINISHING_BELOW = 2;
+const DIMINISHING_BELOW = 2;
 
 /** Whether the last round brought diminishing returns; growth is counted over all its searches together. */
 export function isDiminishing(rounds: readonly Round[]): boolean {
@@ -48,7 +48,7 @@ export function isCapReached(rounds: readonly Round[], maxRounds: number): boole
 }
 
 /** `terminate` before anything was searched. */
-export function isEarlyTerminate(rounds: readonly Round[], action: Action): boolean {
+function isEarlyTerminate(rounds: readonly Round[], action: Action): boolean {
   return action === 'terminate' && rounds.length === 0;
 }
 

@@ -31,12 +31,14 @@ export async function createOnnxCore(options: LearnerOptions): Promise<Learner> 
   return {
     async rowValues(batch, weights, temperature) {
       const parameters = parametersOf(weights);
-      return (
-        await forward.run(batch, parameters.tensors, parameters.scale, undefined, undefined, temperature)
-      ).rows;
+      return (await forward.run(batch, parameters.tensors, parameters.scale, { temperature })).rows;
     },
     async accumulate(batch, coef, entropyCoef, temperature) {
-      const result = await backward.run(batch, state.adapter.tensors, scale, coef, entropyCoef, temperature);
+      const result = await backward.run(batch, state.adapter.tensors, scale, {
+        coef,
+        entropyCoef,
+        temperature,
+      });
       const gradients = result.gradients!;
       if (gathered === null) gathered = gradients;
       else addTensors(gathered, gradients);

@@ -1,7 +1,8 @@
-import type { PromptPack } from './pack.ts';
+import { INSTRUCT, type PromptPack } from './pack.ts';
 
 /** English prompts for instruct models. */
 export const en: PromptPack = {
+  ...INSTRUCT,
   name: 'en',
   system: {
     planner: `You plan a search for statutes. The user message gives the original question, then the state of the candidate pool.
@@ -35,15 +36,6 @@ Example: the judgment is out, can I now file the case → appeal and enforcement
     original: 'original: the question is clear, search it as it stands',
     terminate: 'terminate: the pool suffices or more searching gains little (never with an empty pool)',
   },
-  actionNames: {
-    rewrite_single: 'rewrite_single',
-    rewrite_supplement: 'rewrite_supplement',
-    decompose: 'decompose',
-    supportive_law: 'supportive_law',
-    repair: 'repair',
-    original: 'original',
-    terminate: 'terminate',
-  },
   agentSeparator: ', ',
   plannerFirst: '{query}\n\nPool: round {round}, no candidates yet',
   planner:
@@ -51,6 +43,4 @@ Example: the judgment is out, can I now file the case → appeal and enforcement
   diminishing: ' (diminishing returns)',
   rewriter: '{query}',
   rewriterWithTitles: '{query}\n\nCandidates so far:\n{titles}',
-  titleRoles: ['rewrite_supplement', 'supportive_law', 'repair'],
-  maxTitles: 10,
 };

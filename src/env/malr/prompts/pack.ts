@@ -3,8 +3,15 @@
  * filled in once, left to right, so that braces in a question or a title stay what they are.
  */
 import type { Role } from '../../episode.ts';
-import type { Action } from '../agents.ts';
+import { ACTIONS, type Action } from '../agents.ts';
 import type { PackName } from '../config.ts';
+
+/** What the packs for instruct models share: an action is named as the planner writes it. */
+export const INSTRUCT = {
+  actionNames: Object.fromEntries(ACTIONS.map((action) => [action, action])) as Record<Action, string>,
+  titleRoles: ['rewrite_supplement', 'supportive_law', 'repair'],
+  maxTitles: 10,
+} as const satisfies Partial<PromptPack>;
 
 export interface PromptPack {
   name: PackName;

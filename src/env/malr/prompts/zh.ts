@@ -1,7 +1,8 @@
-import type { PromptPack } from './pack.ts';
+import { INSTRUCT, type PromptPack } from './pack.ts';
 
 /** Chinese prompts for instruct models. */
 export const zh: PromptPack = {
+  ...INSTRUCT,
   name: 'zh',
   system: {
     planner: `你是法条检索的规划员。用户消息先给出原始问题，再给出候选池的情况。
@@ -34,15 +35,6 @@ export const zh: PromptPack = {
     original: 'original：问题已经清楚，直接检索原文',
     terminate: 'terminate：候选已经足够，或继续检索收益不大（候选池为空时不要选）',
   },
-  actionNames: {
-    rewrite_single: 'rewrite_single',
-    rewrite_supplement: 'rewrite_supplement',
-    decompose: 'decompose',
-    supportive_law: 'supportive_law',
-    repair: 'repair',
-    original: 'original',
-    terminate: 'terminate',
-  },
   agentSeparator: '、',
   plannerFirst: '{query}\n\n候选池：第 {round} 轮，尚无候选',
   planner:
@@ -50,6 +42,4 @@ export const zh: PromptPack = {
   diminishing: '（收益递减）',
   rewriter: '{query}',
   rewriterWithTitles: '{query}\n\n已有候选法条：\n{titles}',
-  titleRoles: ['rewrite_supplement', 'supportive_law', 'repair'],
-  maxTitles: 10,
 };
