@@ -1,78 +1,17 @@
 /** The endpoint client against a server that answers wrongly in every way we know of. */
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { afterEach, describe, expect, it } from 'vitest';
-import { type CompletionCall, createEndpoint, type Endpoint, RolloutFailure } from './endpoint.ts';
-
-type Handler = (request: IncomingMessage, body: Record<string, unknown>, response: ServerResponse) => void;
-const servers: Server[] = [];
-
-/** A server of one handler; what it was sent is in `seen`. */
-async function serve(handler: Handler) {
-  const seen: { path: string; body: Record<string, unknown>; key: string | undefined }[] = [];
-  const server = createServer(async (request, response) => {
-    let text = '';
-    for await (const chunk of request) text += chunk;
-    const body = text ? JSON.parse(text) : {};
-    seen.push({ path: request.url!, body, key: request.headers.authorization });
-    handler(request, body, response);
-  });
-  servers.push(server);
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  return { url: `http://127.0.0.1:${port}`, seen };
-}
-afterEach(() => {
-  for (const server of servers.splice(0)) {
-    server.close();
-    server.closeAllConnections();
-  }
-});
-
-const connect = (baseUrl: string, deadlineMs = 10_000): Endpoint =>
-  createEndpoint({ baseUrl, apiKey: 'k', deadlineMs, maxConcurrent: 8 });
-
-const json = (response: ServerResponse, body: unknown, status = 200): void => {
-  response.writeHead(status, { 'content-type': 'application/json' });
-  response.end(typeof body === 'string' ? body : JSON.stringify(body));
-};
-
-const call: CompletionCall = {
-  model: 'run-v3',
-  promptIds: [5, 6, 7],
-  maxTokens: 4,
-  temperature: 0.8,
-  seed: 12,
-  stopTokenIds: [1],
-  cacheSalt: 'v3',
-};
-const choice = {
-  index: 0,
-  text: 'ab',
-  finish_reason: 'stop',
-  logprobs: { token_logprobs: [-0.5, -1.5, -0.25], tokens: [], text_offset: [], top_logprobs: [] },
-  token_ids: [8, 9, 1],
-  prompt_token_ids: [5, 6, 7],
-  prompt_logprobs: [null, { 6: { logprob: -0.75 } }, { 7: { logprob: -2 } }],
-};
-const answer = {
-  id: 'x',
-  object: 'text_completion',
-  model: 'run-v3',
-  choices: [choice],
-  usage: { prompt_tokens: 3, completion_tokens: 3, total_tokens: 6 },
-};
-const withChoice = (more: object) => ({ ...answer, choices: [{ ...choice, ...more }] });
-const withLogprobs = (values: unknown[]) => withChoice({ logprobs: { token_logprobs: values } });
-
-async function failureOf(promise: Promise<unknown>): Promise<RolloutFailure> {
-  const error = await promise.then(
-    () => null,
-    (thrown: unknown) => thrown,
-  );
-  expect(error).toBeInstanceOf(RolloutFailure);
-  return error as RolloutFailure;
-}
+import { describe, expect, it } from 'vitest';
+import {
+  answer,
+  call,
+  choice,
+  connect,
+  failureOf,
+  json,
+  serve,
+  servers,
+  withChoice,
+  withLogprobs,
+} from './test-support.ts';
 
 describe('complete', () => {
   it('sends every sampling parameter, and gives the sample as it came', async () => {
@@ -245,79 +184,5 @@ describe('complete', () => {
     const { url } = await serve(() => {});
     await new Promise((resolve) => servers.pop()!.close(resolve));
     expect((await failureOf(connect(url).complete(call))).reason).toBe('connection');
-  });
-});
-
-describe('promptLogprobs', () => {
-  it('are those of the ids after the first', async () => {
-    const { url, seen } = await serve((_, __, response) => json(response, answer));
-    expect(await connect(url).promptLogprobs('run-v3', [5, 6, 7])).toEqual([-0.75, -2]);
-    expect(seen[0]!.body).toMatchObject({ prompt_logprobs: 0, max_tokens: 1, temperature: 1 });
-  });
-
-  it.each<[string, object]>([
-    ['too few', { prompt_logprobs: [null, { 6: { logprob: -1 } }] }],
-    ['none', { prompt_logprobs: null }],
-    ['another token', { prompt_logprobs: [null, { 6: { logprob: -1 } }, { 8: { logprob: -1 } }] }],
-    [
-      'a first one',
-      { prompt_logprobs: [{ 5: { logprob: -1 } }, { 6: { logprob: -1 } }, { 7: { logprob: -1 } }] },
-    ],
-    ['an impossible one', { prompt_logprobs: [null, { 6: { logprob: -9999 } }, { 7: { logprob: -1 } }] }],
-  ])('are refused: %s', async (_, more) => {
-    const { url } = await serve((_request, _body, response) => json(response, withChoice(more)));
-    expect((await failureOf(connect(url).promptLogprobs('run-v3', [5, 6, 7]))).reason).toBe('invalid-answer');
-  });
-});
-
-describe('adapters', () => {
-  const already = {
-    error: { message: "The lora adapter 'a' has already been loaded.", type: 'InvalidUserInput', code: 400 },
-  };
-  const listed = (root: string) => ({
-    data: [
-      { id: 'base', root: '/m', parent: null, max_model_len: 64 },
-      { id: 'a', root, parent: 'base' },
-    ],
-  });
-
-  it('load without load_inplace, and unload', async () => {
-    const { url, seen } = await serve((_, __, response) => {
-      response.setHeader('content-type', 'text/plain');
-      response.end('Success');
-    });
-    await connect(url).loadAdapter('a', '/adapters/a');
-    await connect(url).unloadAdapter('a');
-    expect(seen.map(({ path, body }) => [path, body])).toEqual([
-      ['/v1/load_lora_adapter', { lora_name: 'a', lora_path: '/adapters/a' }],
-      ['/v1/unload_lora_adapter', { lora_name: 'a' }],
-    ]);
-  });
-
-  it.each([
-    ['/adapters/a', true],
-    ['/adapters/old', false],
-  ])('already loaded from %s counts as loaded: %s', async (root, fine) => {
-    const { url } = await serve((request, _, response) =>
-      request.method === 'GET' ? json(response, listed(root)) : json(response, already, 400),
-    );
-    const loading = connect(url).loadAdapter('a', '/adapters/a');
-    if (fine) await loading;
-    else expect(await failureOf(loading)).toMatchObject({ reason: 'http', status: 400 });
-  });
-
-  it('are never loaded or unloaded twice by the client itself', async () => {
-    const { url, seen } = await serve((request) => request.socket.destroy());
-    expect((await failureOf(connect(url).loadAdapter('a', '/a'))).reason).toBe('connection');
-    expect((await failureOf(connect(url).unloadAdapter('a'))).reason).toBe('connection');
-    expect(seen.length).toBe(2);
-  });
-
-  it('are listed with root', async () => {
-    const { url } = await serve((_, __, response) => json(response, listed('/adapters/a')));
-    expect(await connect(url).listModels()).toEqual([
-      { id: 'base', root: '/m' },
-      { id: 'a', root: '/adapters/a' },
-    ]);
   });
 });
