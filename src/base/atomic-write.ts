@@ -104,6 +104,12 @@ const REASONS: Record<string, [what: string, hint: string]> = {
   EISDIR: ['is a folder, not a file', 'choose another path'],
   EEXIST: ['exists already', 'remove it, or choose another path'],
   ENOTEMPTY: ['exists already', 'remove it, or choose another path'],
+  ENOENT: ['cannot be made there', 'check that the folder above it exists and may be written'],
+  ENAMETOOLONG: ['the path is too long', 'choose a shorter one'],
+  ELOOP: ['its links lead round in a circle', 'choose another path'],
+  EIO: ['the disk failed', 'check the disk, or choose another one'],
+  EMFILE: ['too many files are open', 'raise the limit (ulimit -n)'],
+  ENFILE: ['too many files are open', 'close other programs'],
 };
 
 /** A `UserError` for what the file system refuses about `path`; any other error is given back as it is. */
@@ -111,6 +117,9 @@ export function writeError(error: unknown, path: string): unknown {
   const reason = REASONS[(error as NodeJS.ErrnoException | null)?.code ?? ''];
   return reason ? new UserError(reason[0], path, reason[1]) : error;
 }
+
+/** Whether a file or folder of this name is one that is being written, or was when its process was killed. */
+export const isTemporary = (name: string): boolean => /^\..+\.tmp-\d+-\d+$/.test(name);
 
 let claims = 0;
 const temporaryName = (path: string): string =>

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
@@ -153,6 +153,31 @@ describe('train', () => {
     expect((await lexpo('train', config, '--fresh')).err).toContain('removes nothing');
     expect((await lexpo('train', config, '--fresh', '--resume')).err).toContain('exclude each other');
     expect(readFileSync(join(folder, 'runs', 'demo', 'notes.txt'), 'utf8')).toBe('mine');
+  });
+
+  test('--fresh loses nothing when something that the run needs proves wrong', async () => {
+    const run = join(folder, 'runs', 'demo');
+    mkdirSync(join(run, 'adapters', 'demo-v3'), { recursive: true });
+    const earlier = { run: {}, model: {}, data: {}, rollout: {}, train: {} };
+    writeFileSync(join(run, 'config.json'), JSON.stringify(earlier));
+    const model = join(folder, 'model');
+    mkdirSync(model);
+    for (const name of ['config.json', 'tokenizer.json', 'tokenizer_config.json'])
+      writeFileSync(join(model, name), '{}');
+    for (const wrong of ['data.train=none.jsonl', 'model.path=none', `model.path=${model}`]) {
+      const { code, err } = await lexpo(
+        'train',
+        config,
+        '--fresh',
+        '--set',
+        'model.build=null',
+        '--set',
+        wrong,
+      );
+      expect(code).toBe(1);
+      expect(err).toMatch(wrong.startsWith('data') ? /none.jsonl/ : /no such folder|config.json/);
+      expect(readdirSync(run).sort()).toEqual(['adapters', 'config.json']);
+    }
   });
 });
 

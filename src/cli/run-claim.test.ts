@@ -1,11 +1,22 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, expect, test } from 'vitest';
 import { claimRun } from './run-claim.ts';
 
 const PLAIN = { resume: false, fresh: false };
+const RESUME = { resume: true, fresh: false };
+const FRESH = { resume: false, fresh: true };
 const CONFIG = JSON.stringify({ run: {}, model: {}, data: {}, rollout: {}, train: {}, lora: {} });
 let root = '';
 beforeEach(() => {
@@ -17,21 +28,54 @@ function earlierRun(config: string): void {
   writeFileSync(join(root, 'config.json'), config);
 }
 
-test('a new folder is made, locked, and free again afterwards', () => {
-  const release = claimRun(root, PLAIN);
+test('a new folder is made, locked, and free again afterwards; empty it goes', () => {
+  const { begin, release } = claimRun(root, PLAIN);
   expect(readFileSync(join(root, '.lock'), 'utf8')).toBe(String(process.pid));
+  begin();
   release();
-  expect(readdirSync(root)).toEqual([]);
-  claimRun(root, PLAIN)();
+  expect(existsSync(root)).toBe(false);
+  const again = claimRun(root, PLAIN);
+  writeFileSync(join(root, 'config.json'), CONFIG);
+  again.release();
+  expect(readdirSync(root)).toEqual(['config.json']);
 });
 
-test('--fresh empties a run of ours and nothing else; --resume leaves it', () => {
+test('--fresh empties a run of ours, but only once the run begins; --resume leaves it', () => {
   earlierRun(CONFIG);
   expect(() => claimRun(root, PLAIN)).toThrow(/--resume.*--fresh/);
-  claimRun(root, { resume: true, fresh: false })();
-  expect(existsSync(join(root, 'adapters', 'demo-v0'))).toBe(true);
-  claimRun(root, { resume: false, fresh: true })();
+  for (const options of [RESUME, FRESH]) {
+    const { begin, release } = claimRun(root, options);
+    // What the user gave may still prove wrong: nothing may be lost then.
+    expect(existsSync(join(root, 'adapters', 'demo-v0'))).toBe(true);
+    begin();
+    expect(existsSync(join(root, 'adapters', 'demo-v0'))).toBe(options.resume);
+    release();
+  }
   expect(readdirSync(root)).toEqual([]);
+});
+
+test('--resume of nothing is an error that leaves nothing', () => {
+  expect(() => claimRun(root, RESUME)).toThrow(/no run to go on with.*\n.*without --resume/);
+  expect(existsSync(root)).toBe(false);
+});
+
+test('half-written files of a killed process are no earlier run, and go when the next one begins', () => {
+  const left = [
+    '.config.json.tmp-17-0',
+    join('adapters', '.demo-v1.tmp-17-3'),
+    join('checkpoints', '.x.tmp-1-1'),
+  ];
+  for (const name of left) mkdirSync(join(root, name), { recursive: true });
+  writeFileSync(join(root, left[1]!, 'adapter_config.json'), '{');
+  earlierRun(CONFIG);
+  const { begin, release } = claimRun(root, RESUME);
+  begin();
+  release();
+  for (const name of left) expect(existsSync(join(root, name))).toBe(false);
+  expect(existsSync(join(root, 'adapters', 'demo-v0'))).toBe(true);
+  rmSync(root, { recursive: true });
+  mkdirSync(join(root, left[0]!), { recursive: true });
+  expect(() => claimRun(root, PLAIN).release()).not.toThrow();
 });
 
 for (const [name, config] of [
@@ -41,7 +85,7 @@ for (const [name, config] of [
 ] as const) {
   test(`--fresh keeps a folder whose config.json is ${name}`, () => {
     earlierRun(config);
-    expect(() => claimRun(root, { resume: false, fresh: true })).toThrow(/removes nothing/);
+    expect(() => claimRun(root, FRESH)).toThrow(/removes nothing/);
     expect(existsSync(join(root, 'adapters', 'demo-v0'))).toBe(true);
   });
 }
@@ -49,10 +93,7 @@ for (const [name, config] of [
 test('a folder in use by a living process is refused, and kept', () => {
   earlierRun(CONFIG);
   writeFileSync(join(root, '.lock'), String(process.ppid));
-  for (const options of [
-    { resume: true, fresh: false },
-    { resume: false, fresh: true },
-  ])
+  for (const options of [RESUME, FRESH])
     expect(() => claimRun(root, options)).toThrow(new RegExp(`in use by process ${process.ppid}`));
   expect(existsSync(join(root, 'config.json'))).toBe(true);
   expect(readFileSync(join(root, '.lock'), 'utf8')).toBe(String(process.ppid));
@@ -62,8 +103,20 @@ test('the lock of a process that was killed is taken over', () => {
   const { pid } = spawnSync(process.execPath, ['-e', '']);
   earlierRun(CONFIG);
   writeFileSync(join(root, '.lock'), String(pid));
-  claimRun(root, { resume: true, fresh: false })();
-  expect(existsSync(join(root, '.lock'))).toBe(false);
+  const { release } = claimRun(root, RESUME);
+  expect(readFileSync(join(root, '.lock'), 'utf8')).toBe(String(process.pid));
+  release();
+  expect(readdirSync(root).sort()).toEqual(['adapters', 'config.json']);
+});
+
+test('a lock whose number is not written yet belongs to somebody who takes it just now', () => {
+  mkdirSync(root, { recursive: true });
+  writeFileSync(join(root, '.lock'), '');
+  expect(() => claimRun(root, PLAIN)).toThrow(/in use by another process/);
+  const longAgo = new Date(Date.now() - 60_000);
+  utimesSync(join(root, '.lock'), longAgo, longAgo);
+  claimRun(root, PLAIN).release();
+  expect(readdirSync(root)).toEqual([]);
 });
 
 test('a file in place of the folder is a clear error', () => {

@@ -1,7 +1,17 @@
 /** Who may write into a run folder: one process at a time, and never over an earlier run unasked. */
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { writeError } from '../base/atomic-write.ts';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmdirSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { basename, join } from 'node:path';
+import { isTemporary, writeError } from '../base/atomic-write.ts';
 import { UserError } from '../base/errors.ts';
 
 export interface ClaimOptions {
@@ -9,18 +19,43 @@ export interface ClaimOptions {
   fresh: boolean;
 }
 
+export interface RunClaim {
+  /**
+   * Removes what is not to stay: the earlier run under `fresh`, and what a killed process had half written.
+   * To be called when everything that the user gave has proved readable, and not before.
+   */
+  begin(): void;
+  /** Frees the folder; one that was made for the claim and is still empty goes. */
+  release(): void;
+}
+
 const LOCK = '.lock';
 
 /**
- * Takes the run folder `root`, making it where it is absent; gives the function that frees it.
+ * Takes the run folder `root`, making it where it is absent, for this process alone.
  *
  * A folder that already holds something needs `resume`, or `fresh`, which removes the content, and does so
  * only where `config.json` shows that it is a run of ours. A folder in use by a living process is refused.
  */
-export function claimRun(root: string, { resume, fresh }: ClaimOptions): () => void {
-  if (resume && fresh)
+export function claimRun(root: string, options: ClaimOptions): RunClaim {
+  if (options.resume && options.fresh)
     throw new UserError('--resume and --fresh exclude each other', root, 'give one of them');
+  checkContent(root, options);
+  const release = lock(root);
+  try {
+    // Another process may have come and gone since.
+    checkContent(root, options);
+  } catch (error) {
+    release();
+    throw error;
+  }
+  return { begin: () => clean(root, options), release };
+}
+
+function checkContent(root: string, { resume, fresh }: ClaimOptions): void {
   const content = contentOf(root);
+  if (content.length === 0 && resume)
+    throw new UserError('holds no run to go on with', root, 'start it without --resume');
   if (content.length > 0 && !resume && !fresh)
     throw new UserError(
       'holds an earlier run',
@@ -33,19 +68,17 @@ export function claimRun(root: string, { resume, fresh }: ClaimOptions): () => v
       root,
       'choose another run.name or run.dir, or remove the folder yourself',
     );
-  const release = lock(root);
-  if (fresh) for (const name of content) rmSync(join(root, name), { recursive: true, force: true });
-  return release;
 }
 
+/** What is in the folder besides our own lock and half-written files. */
 function contentOf(root: string): string[] {
   try {
-    return readdirSync(root).filter((name) => name !== LOCK);
+    return readdirSync(root).filter((name) => !name.startsWith(LOCK) && !isTemporary(name));
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return [];
     if (code === 'ENOTDIR') throw new UserError('is a file, not a folder', root, 'choose another run.name');
-    throw error;
+    throw writeError(error, root);
   }
 }
 
@@ -59,35 +92,79 @@ function isRun(root: string): boolean {
   }
 }
 
-function lock(root: string): () => void {
-  const path = join(root, LOCK);
+function clean(root: string, { fresh }: ClaimOptions): void {
   try {
-    mkdirSync(root, { recursive: true });
-    const holder = holderOf(path);
-    if (holder !== null)
-      throw new UserError(
-        `is in use by process ${holder}`,
-        root,
-        `wait for it, or choose another run.name; if no such run is alive, remove ${path}`,
-      );
-    rmSync(path, { force: true });
-    writeFileSync(path, String(process.pid), { flag: 'wx' });
+    const names = readdirSync(root, { recursive: true, encoding: 'utf8' });
+    const half = names.filter((name) => isTemporary(basename(name)));
+    // What says that the folder is ours goes last: a removal that is cut off can be repeated.
+    const whole = fresh ? [...contentOf(root).filter((name) => name !== 'config.json'), 'config.json'] : [];
+    for (const name of [...half, ...whole]) rmSync(join(root, name), { recursive: true, force: true });
   } catch (error) {
     throw writeError(error, root);
   }
-  return () => rmSync(path, { force: true });
 }
 
-/** The living process that holds the lock; null for none, or one that ended without freeing it. */
-function holderOf(path: string): number | null {
+function lock(root: string): () => void {
+  const path = join(root, LOCK);
+  let made: string | undefined;
+  try {
+    made = mkdirSync(root, { recursive: true });
+    while (!create(path)) {
+      const holder = holderOf(path);
+      if (holder !== null)
+        throw new UserError(
+          `is in use by ${holder}`,
+          root,
+          `wait for it, or choose another run.name; if no such run is alive, remove ${path}`,
+        );
+      takeAway(path);
+    }
+  } catch (error) {
+    throw writeError(error, root);
+  }
+  return () => {
+    rmSync(path, { force: true });
+    if (made === undefined || readdirSync(root).length > 0) return;
+    rmdirSync(root);
+  };
+}
+
+/** Makes the lock; false when there is one. */
+function create(path: string): boolean {
+  try {
+    writeFileSync(path, String(process.pid), { flag: 'wx' });
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
+    throw error;
+  }
+}
+
+/** Moves an abandoned lock out of the way; one that another process has just put in its place goes back. */
+function takeAway(path: string): void {
+  const aside = `${path}.${process.pid}`;
+  try {
+    renameSync(path, aside);
+    if (holderOf(aside) !== null) renameSync(aside, path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+  }
+  rmSync(aside, { force: true });
+}
+
+/** Who holds the lock; null for nobody, or a process that ended without freeing it. */
+function holderOf(path: string): string | null {
   if (!existsSync(path)) return null;
-  const pid = Number(readFileSync(path, 'utf8'));
+  const text = readFileSync(path, 'utf8');
+  // It is there before its number is: somebody takes it just now.
+  if (text === '') return Date.now() - statSync(path).mtimeMs < 5000 ? 'another process' : null;
+  const pid = Number(text);
   if (!Number.isInteger(pid) || pid < 1 || pid === process.pid) return null;
   try {
     process.kill(pid, 0);
-    return pid;
+    return `process ${pid}`;
   } catch (error) {
     // Alive, but not ours to signal.
-    return (error as NodeJS.ErrnoException).code === 'EPERM' ? pid : null;
+    return (error as NodeJS.ErrnoException).code === 'EPERM' ? `process ${pid}` : null;
   }
 }

@@ -24,7 +24,10 @@ export async function train(file: string, options: TrainOptions, streams: Stream
   }
   const { runFolder } = await import('../trainer/run-folder.ts');
   const { root } = runFolder(config);
-  const release = claimRun(root, { resume: options.resume ?? false, fresh: options.fresh ?? false });
+  const { begin, release } = claimRun(root, {
+    resume: options.resume ?? false,
+    fresh: options.fresh ?? false,
+  });
   const screen = createScreen(streams.stdout, () => performance.now());
   const interrupt = onInterrupt((name) =>
     screen.print(`${name}: stopping at the next whole point; once more ends at once`),
@@ -33,7 +36,7 @@ export async function train(file: string, options: TrainOptions, streams: Stream
     for (const warning of configWarnings(config)) screen.print(`note: ${warning}`);
     const { runTraining } = await import('../trainer/run.ts');
     const { signal } = interrupt;
-    const end = await runTraining({ config, resume: options.resume ?? false, signal, screen });
+    const end = await runTraining({ config, resume: options.resume ?? false, signal, screen, begin });
     if (end === 'interrupted') return interrupt.exitCode() ?? 0;
     screen.print(`everything is in ${root}`);
     return 0;

@@ -120,17 +120,18 @@ async function checkpointSteps(root: string): Promise<number[]> {
 }
 
 /**
- * The newest checkpoint that is whole.
+ * The newest checkpoint that is whole; null where none was ever written.
  *
  * @param onSkip told of each torn one.
- * @throws UserError when there is none, or when it belongs to another configuration.
+ * @throws UserError when all are torn, or when it belongs to another configuration.
  */
 export async function latestCheckpoint(
   root: string,
   configHash: string,
   onSkip: (line: string) => void,
-): Promise<Checkpoint> {
-  for (const step of await checkpointSteps(root)) {
+): Promise<Checkpoint | null> {
+  const steps = await checkpointSteps(root);
+  for (const step of steps) {
     const folder = join(root, stepName(step));
     let found: Checkpoint & { configHash: string };
     try {
@@ -147,6 +148,7 @@ export async function latestCheckpoint(
       );
     return found;
   }
+  if (steps.length === 0) return null;
   throw new UserError('holds no whole checkpoint to resume from', root, 'start anew with --fresh');
 }
 

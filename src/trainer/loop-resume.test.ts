@@ -69,7 +69,7 @@ describe('checkpoints', () => {
       });
       expect((await play(cut)).step).toBe(stopAfter);
 
-      const found = await latestCheckpoint(checkpoints, 'h', () => {});
+      const found = (await latestCheckpoint(checkpoints, 'h', () => {}))!;
       const rest: Run = newRun(config, {
         context: context(() => stopAfter + rest.outcomes.length),
         folder,

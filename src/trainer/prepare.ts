@@ -23,6 +23,7 @@ import type { RolloutContext, Sampling } from '../rollout/roll-out.ts';
 import { loadTokenizer, type TextTokenizer } from '../rollout/tokenizer.ts';
 import { type PolicyServer, startServer } from '../serve/server.ts';
 import { buildBaseModel } from './build-base-model.ts';
+import { sharedSettings } from './same-run.ts';
 
 export interface Data {
   corpus: Corpus;
@@ -40,12 +41,11 @@ export interface Model {
 
 /**
  * Hash of all that a resumed run must share with the one it goes on from: configuration, corpus and questions.
- * `train.steps` may grow, and `train.keep` is free.
+ * What it may change is left out: `same-run.ts`.
  */
 export function configHash(config: Config, { corpus, train, validation }: Data): string {
-  const { steps: _, keep: __, ...fixed } = config.train;
   return createHash('sha256')
-    .update(JSON.stringify([{ ...config, train: fixed }, corpus.hash, train, validation]))
+    .update(JSON.stringify([[...sharedSettings(config)], corpus.hash, train, validation]))
     .digest('hex')
     .slice(0, 16);
 }

@@ -1,6 +1,6 @@
 /** One training run from its configuration to its summary: what `lexpo train` does. */
-import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
+import { UserError } from '../base/errors.ts';
 import type { Config } from '../config/schema.ts';
 import type { PolicyEvaluation } from '../eval/evaluate-policy.ts';
 import { openMetrics } from '../report/metrics.ts';
@@ -29,6 +29,7 @@ import {
 } from './prepare.ts';
 import { publish } from './publish.ts';
 import { type RunFolder, runFolder, writeConfig, writeEvaluation, writeTrajectories } from './run-folder.ts';
+import { checkSameRun } from './same-run.ts';
 import { loraSpec, type StartParts, startRun, startState } from './start-run.ts';
 import { evalMetrics, stepLine, stepMetrics } from './step-record.ts';
 
@@ -39,11 +40,13 @@ export interface RunOptions {
   /** Fires when the run should end early, at the next point where something whole is kept. */
   signal: AbortSignal;
   screen: Screen;
+  /** Called once, when all that was given has been read and opened, and before anything is written. */
+  begin(): void;
 }
 
 /**
  * Trains. Everything that it leaves is in the run folder; what it prints goes to the screen. `interrupted`:
- * the signal ended it, and the screen says whether there is a checkpoint to go on from.
+ * the signal ended it; a resumed run goes on from the newest checkpoint, or starts again where there is none.
  */
 export async function runTraining(options: RunOptions): Promise<'finished' | 'interrupted'> {
   const { config, signal, screen } = options;
@@ -53,19 +56,16 @@ export async function runTraining(options: RunOptions): Promise<'finished' | 'in
     return false;
   });
   if (finished) return 'finished';
-  screen.print(
-    existsSync(folder.checkpoints)
-      ? 'stopped; go on with --resume'
-      : 'stopped before the first checkpoint; start anew with --fresh',
-  );
+  screen.print('stopped; go on with --resume');
   return 'interrupted';
 }
 
 /** False, or `signal.reason` thrown, when the signal ended the run before its report. */
 async function trainAndReport(
-  { config, resume, signal, screen }: RunOptions,
+  { config, resume, signal, screen, begin }: RunOptions,
   folder: RunFolder,
 ): Promise<boolean> {
+  if (resume) await checkSameRun(folder, config);
   const data = await loadData(config);
   screen.print(
     `${data.corpus.articles.length} articles, ${data.train.length} training and ${data.validation.length} held-out questions`,
@@ -73,13 +73,14 @@ async function trainAndReport(
   const about = { configHash: configHash(config, data), baseModel: config.model.path };
   const resumed = resume ? await latestCheckpoint(folder.checkpoints, about.configHash, screen.print) : null;
   if (resumed) screen.print(`resuming ${config.run.name} after step ${resumed.progress.step}`);
+  else if (resume) screen.print('no checkpoint yet: starting again');
+  const done = resumed?.progress.step ?? 0;
+  if (done > config.train.steps)
+    throw new UserError(`has ${done} steps done already`, folder.root, `set train.steps to at least ${done}`);
   const model = await ensureModel(config, data, screen.print);
   signal.throwIfAborted();
   const search = createSearch(config, data.corpus);
   const started = performance.now();
-  await mkdir(folder.adapters, { recursive: true });
-  await writeConfig(folder, config);
-
   const learner = await createOnnxLearner({
     modelFolder: model.folder,
     spec: loraSpec(config),
@@ -88,6 +89,9 @@ async function trainAndReport(
     start: resumed?.learner ?? startState(config, model.config),
   });
   try {
+    begin();
+    await writeConfig(folder, config);
+    await mkdir(folder.adapters, { recursive: true });
     const { endpoint, server } = await startPolicyService(config, model, folder.adapters);
     try {
       const target = {
