@@ -9,10 +9,10 @@ import { type Dim, dimValue } from './dims.ts';
 import { GRADIENTS } from './gradients.ts';
 import { createGraph, input, type Node, reachable, reduceSum, times } from './graph.ts';
 import { createSession, type Value } from './onnx/session.ts';
-import { EXAMPLES, type Maker, SYMBOLS } from './op-examples.ts';
 import { OPS, type OpName } from './ops.ts';
-import { type Dense, evaluate } from './reference.ts';
 import { readSafetensorsIndex, writeSafetensors } from './safetensors.ts';
+import { EXAMPLES, type Maker, SYMBOLS } from './test-support-examples.ts';
+import { type Dense, evaluate } from './test-support-reference.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'lexpo-ops-'));
 const w = Float64Array.of(0.5, -1.25, 2);

@@ -1,7 +1,8 @@
 /**
  * The operations: shape inference, one entry each. A new operation is one entry in `op-attrs.ts`, here, in
- * `gradients.ts`, one in each executor (`reference.ts`, `onnx/lower.ts`) or in `composites.ts`, and one
- * example in `op-examples.ts`; the types refuse a missing one, and the tests enumerate the table.
+ * `gradients.ts`, one in `onnx/lower.ts` or in `composites.ts`, and for the tests its definition in
+ * `test-support-reference.ts` and an example in `test-support-examples.ts`; the types refuse a missing one, and
+ * the tests enumerate the table.
  *
  * Conventions: i32 indices; matrices are row-major; `last` means the last dimension.
  */

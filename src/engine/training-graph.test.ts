@@ -3,9 +3,9 @@ import { rmSync } from 'node:fs';
 import { afterAll, describe, expect, test } from 'vitest';
 import { stream } from '../base/random.ts';
 import { createGraph, input, type Node, plus, reduceSum, times } from './graph.ts';
-import { type Dense, evaluate } from './reference.ts';
 import { readSafetensors } from './safetensors.ts';
 import { ALL_MODULES, chainBatch, randomAdapter, TINY, tinyModel } from './test-support.ts';
+import { type Dense, evaluate } from './test-support-reference.ts';
 import { buildTrainingGraph, FAST } from './training-graph.ts';
 
 const folder = tinyModel({ ...TINY, vocab: 17, hidden: 8, headDim: 4, ffn: 10 });

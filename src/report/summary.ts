@@ -19,7 +19,7 @@ export function summarySchema(k: number) {
     steps: z.number().int().min(0),
     /** Wall time of the run, all its sessions together; making the base model is not counted. */
     seconds: z.number().min(0),
-    /** Held-out figures. `before` is the policy that GRPO started from, `after` the best checkpoint. */
+    /** Held-out figures. `before` is the policy that GRPO started from, `after` the chosen adapter. */
     eval: z.strictObject({ singlePass: z.strictObject(metrics), before: policy, after: policy }),
     /** Folder of the adapter whose figures `after` are. */
     adapter: z.string().min(1),

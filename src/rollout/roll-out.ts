@@ -38,7 +38,7 @@ export interface RolloutContext {
   now(): number;
 }
 
-/** Which rollout: `purpose` keeps the streams of training, evaluation and warm start apart. */
+/** Which rollout: `purpose` keeps the streams of training and evaluation apart. */
 export interface RolloutId {
   purpose: string;
   step: number;

@@ -60,13 +60,10 @@ const rankingOutcome = (query: Query, ranked: string[], k: number): QuestionOutc
 });
 
 /** The baselines that need no language model, on the held-out questions. */
-export async function namedBaselines(
-  search: Search,
-  data: Data,
-  config: Config,
-): Promise<FinalReport['baselines']> {
-  return (await baselineRankings(search.retriever, data)).map(({ name, rankings }) => ({
+export function namedBaselines(search: Search, data: Data, config: Config): FinalReport['baselines'] {
+  return baselineRankings(search.retriever, data).map(({ name, rankings, settings }) => ({
     name,
+    settings,
     evaluation: summariseOutcomes(
       data.validation.map((query, i) => rankingOutcome(query, rankings[i]!, config.eval.k)),
       0,
@@ -99,7 +96,8 @@ export interface FinalReport {
   sampled?: { samples: number; before: PolicyEvaluation[]; after: PolicyEvaluation[] };
   /** The start and the result at other search weights of the rewrite. */
   sweep: { weight: number; before: PolicyEvaluation; after: PolicyEvaluation }[];
-  baselines: { name: string; evaluation: PolicyEvaluation }[];
+  /** `settings`: the constants chosen on the training questions. */
+  baselines: { name: string; settings: Record<string, number>; evaluation: PolicyEvaluation }[];
   comparisons: Comparison[];
 }
 
@@ -146,7 +144,7 @@ export async function reportRun(input: ReportInput): Promise<{ report: FinalRepo
       all.push(await evaluate(policy, context, trainSampling(config), s));
     return all;
   };
-  const baselines = config.eval.baselines ? await namedBaselines(input.search, data, config) : [];
+  const baselines = config.eval.baselines ? namedBaselines(input.search, data, config) : [];
   const report: FinalReport = {
     chosenStep: chosen.step,
     adapter: join(folder.adapters, chosen.adapter),
@@ -241,7 +239,7 @@ function reportTable(report: FinalReport, data: Data, k: number): string {
     { name: `after (step ${report.chosenStep})`, figures: report.after },
     ...report.sweep.map(({ weight, after }) => ({ name: `after, weight ${weight}`, figures: after })),
   ];
-  const depth = [k, 14, 30].map((at) => [
+  const depth = [...new Set([k, 14, 30])].map((at) => [
     `recall@${at}`,
     ...[report.singlePass, report.before, report.after].map(({ perQuestion }) =>
       mean(perQuestion.map((q, i) => recallAt(at, q.ranked, data.validation[i]!.gold))).toFixed(3),

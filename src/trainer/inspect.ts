@@ -76,7 +76,7 @@ export function evaluateAdapter(
   const { config } = options;
   return withPolicy(options, async ({ data, search, context, policy }) => [
     { name: 'single-pass', evaluation: singlePass(search, data.validation, config) },
-    ...(options.baselines ? await namedBaselines(search, data, config) : []),
+    ...(options.baselines ? namedBaselines(search, data, config) : []),
     {
       name: policy.model,
       evaluation: await evaluatePolicy(context, data.validation, policy, {

@@ -7,6 +7,7 @@ import { openMetrics } from '../report/metrics.ts';
 import type { Screen } from '../report/progress.ts';
 import { writeSummary } from '../report/summary.ts';
 import { evaluationTable } from '../report/tables.ts';
+import type { RolloutContext } from '../rollout/roll-out.ts';
 import {
   type Checkpoint,
   latestCheckpoint,
@@ -103,7 +104,8 @@ async function trainAndReport(
       };
       const baseline = singlePass(search, data.validation, config);
       const start: StartParts = { config, data, model, search, learner, target, screen, signal };
-      const parts: RunParts = { ...start, folder, about, resumed, baseline };
+      const context = rolloutContext(config, model, search, endpoint);
+      const parts: RunParts = { ...start, context, folder, about, resumed, baseline };
       const end = await train(parts, await firstProgress(parts, started));
       if (end.step < config.train.steps) return false;
       await report(parts, end);
@@ -117,6 +119,7 @@ async function trainAndReport(
 }
 
 interface RunParts extends StartParts {
+  context: RolloutContext;
   folder: RunFolder;
   about: { configHash: string; baseModel: string };
   resumed: Checkpoint | null;
@@ -148,7 +151,7 @@ async function train(parts: RunParts, start: Progress): Promise<Progress> {
   const bar = screen.start('step', config.train.steps, start.step);
   const loop: LoopParts = {
     config,
-    context: rolloutContext(config, parts.model, parts.search, target.endpoint),
+    context: parts.context,
     learner,
     target,
     train: data.train,
@@ -194,8 +197,7 @@ async function train(parts: RunParts, start: Progress): Promise<Progress> {
 /** The final report and the summary. */
 async function report(parts: RunParts, end: Progress): Promise<void> {
   const { config, folder, baseline } = parts;
-  const context = rolloutContext(config, parts.model, parts.search, parts.target.endpoint);
-  const { report, table } = await reportRun({ ...parts, context, end });
+  const { report, table } = await reportRun({ ...parts, end });
   const { before, after, adapter } = report;
   const figures = { singlePass: baseline, before, after };
   const seconds = Math.round(end.seconds * 10) / 10;
