@@ -16,10 +16,5 @@ export async function evaluate(target: string, options: EvalOptions, streams: St
   const screen = createScreen(streams.stdout, () => performance.now());
   const baselines = options.baselines ?? false;
   const rows = await evaluateAdapter({ config, adapter, baselines, log: screen.print });
-  screen.print(
-    evaluationTable(
-      config.eval.k,
-      rows.map(({ name, evaluation }) => ({ name, figures: evaluation })),
-    ),
-  );
+  screen.print(evaluationTable(config.eval.k, rows));
 }

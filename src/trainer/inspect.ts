@@ -4,11 +4,12 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { UserError } from '../base/errors.ts';
 import type { Config } from '../config/schema.ts';
 import type { Query } from '../env/types.ts';
-import { evaluatePolicy, type PolicyEvaluation } from '../eval/evaluate-policy.ts';
+import { evaluatePolicy } from '../eval/evaluate-policy.ts';
+import type { EvalFigures } from '../report/tables.ts';
 import { type PolicyVersion, type RolloutContext, rollOutGroup } from '../rollout/roll-out.ts';
 import type { RolloutResult, Trajectory } from '../rollout/trajectory.ts';
 import { assignCredit } from './credit.ts';
-import { namedBaselines, singlePass } from './final-report.ts';
+import { namedBaselines, rankingFigures, singlePass } from './final-report.ts';
 import {
   createSearch,
   type Data,
@@ -64,22 +65,20 @@ async function withPolicy<T>(
   }
 }
 
-export interface NamedEvaluation {
-  name: string;
-  evaluation: PolicyEvaluation;
-}
-
-/** Held-out evaluation: single-pass retrieval, the baselines when asked for, and the policy (greedy), in this order. */
+/** Held-out figures: single-pass retrieval, the baselines when asked for, and the policy (greedy), in this order. */
 export function evaluateAdapter(
   options: InspectOptions & { baselines: boolean },
-): Promise<NamedEvaluation[]> {
+): Promise<{ name: string; figures: EvalFigures }[]> {
   const { config } = options;
   return withPolicy(options, async ({ data, search, context, policy }) => [
-    { name: 'single-pass', evaluation: singlePass(search, data.validation, config) },
-    ...(options.baselines ? namedBaselines(search, data, config) : []),
+    { name: 'single-pass', figures: rankingFigures(singlePass(search, data.validation, config)) },
+    ...(options.baselines ? namedBaselines(search, data, config) : []).map(({ name, evaluation }) => ({
+      name,
+      figures: rankingFigures(evaluation),
+    })),
     {
       name: policy.model,
-      evaluation: await evaluatePolicy(context, data.validation, policy, {
+      figures: await evaluatePolicy(context, data.validation, policy, {
         k: config.eval.k,
         sampling: greedySampling(config),
         sample: 0,
