@@ -40,6 +40,22 @@ async function finish(child: ChildProcess): Promise<void> {
   expect(code).toBe(0);
 }
 
+/** Kills a run as soon as `isTime` says so, given what the run has printed. */
+async function killOnce(child: ChildProcess, isTime: (output: string) => boolean): Promise<void> {
+  let output = '';
+  child.stdout!.on('data', (chunk: Buffer) => {
+    output += chunk;
+  });
+  child.stderr!.resume();
+  const gone = once(child, 'exit');
+  while (!isTime(output)) {
+    expect(child.exitCode).toBeNull();
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  child.kill('SIGKILL');
+  await gone;
+}
+
 /** The step of the newest whole checkpoint of a run, 0 before the first. */
 function newestCheckpoint(dir: string): number {
   const folder = join(dir, 'same', 'checkpoints');
@@ -69,16 +85,9 @@ describe('a run that is killed and resumed', () => {
     const whole = join(scratch, 'whole');
     await finish(train(whole));
     const broken = join(scratch, 'broken');
-    const victim = train(broken);
-    victim.stdout!.resume();
-    victim.stderr!.resume();
-    const gone = once(victim, 'exit');
-    while (newestCheckpoint(broken) < 3) {
-      expect(victim.exitCode).toBeNull();
-      await new Promise((resolve) => setTimeout(resolve, 10));
-    }
-    victim.kill('SIGKILL');
-    await gone;
+    await killOnce(train(broken), (output) => output.includes('warm start'));
+    expect(newestCheckpoint(broken)).toBe(0);
+    await killOnce(train(broken, '--resume'), () => newestCheckpoint(broken) >= 3);
     expect(existsSync(join(broken, 'same', 'summary.json'))).toBe(false);
     await finish(train(broken, '--resume'));
     for (const version of [3, 4, 6])

@@ -52,12 +52,17 @@ export interface RunOptions {
 export async function runTraining(options: RunOptions): Promise<'finished' | 'interrupted'> {
   const { config, signal, screen } = options;
   const folder = runFolder(config);
-  const finished = await trainAndReport(options, folder).catch((error: unknown) => {
+  let begun = false;
+  const begin = (): void => {
+    begun = true;
+    options.begin();
+  };
+  const finished = await trainAndReport({ ...options, begin }, folder).catch((error: unknown) => {
     if (!signal.aborted || error !== signal.reason) throw error;
     return false;
   });
   if (finished) return 'finished';
-  screen.print('stopped; go on with --resume');
+  screen.print(begun ? 'stopped; go on with --resume' : 'stopped; nothing was written');
   return 'interrupted';
 }
 
