@@ -32,8 +32,8 @@ describe('the committed files', () => {
 
 describe('the demo data', () => {
   it('is large enough, distinct and of the promised shape', () => {
-    expect(statutes.length).toBeGreaterThanOrEqual(400);
-    expect(train.length).toBeGreaterThanOrEqual(480);
+    expect(statutes.length).toBeGreaterThanOrEqual(300);
+    expect(train.length).toBeGreaterThanOrEqual(300);
     expect(validation.length).toBeGreaterThanOrEqual(100);
     expect(new Set(statutes.map((s) => s.text)).size).toBe(statutes.length);
     expect(new Set(questions.map((q) => q.text)).size).toBe(questions.length);
