@@ -75,7 +75,7 @@ export async function readJsonLines<T>(
   try {
     for await (const text of textLines(path)) {
       line++;
-      if (text === null) report('not valid UTF-8');
+      if (text === null) report(NOT_UTF8);
       else if (text.trim() !== '') {
         const value = parseLine(text, schema, report);
         if (value !== undefined) visit(value, line, report);
@@ -86,6 +86,8 @@ export async function readJsonLines<T>(
   }
   if (found.length > 0) throw problemsError(path, found);
 }
+
+const NOT_UTF8 = 'not valid UTF-8';
 
 class TooMany extends Error {}
 
@@ -107,7 +109,9 @@ function parseLine<T>(text: string, schema: z.ZodType<T>, report: (what: string)
 }
 
 function problemsError(path: string, found: { line: number; what: string }[]): UserError {
-  const hint = 'each line must be one JSON object; correct the lines named above';
+  const hint = found.every(({ what }) => what === NOT_UTF8)
+    ? 'save the file as UTF-8; the name of a gzip file must end in .gz'
+    : 'correct the lines named above';
   const [first] = found;
   if (found.length === 1) return new UserError(first!.what, `${path}:${first!.line}`, hint);
   const count =
@@ -171,5 +175,7 @@ function readError(error: unknown, path: string): unknown {
       'copy the file again',
     );
   }
+  if ((error as NodeJS.ErrnoException)?.syscall)
+    return new UserError(`cannot be read (${messageOf(error)})`, path, 'check the path and the disk');
   return error;
 }

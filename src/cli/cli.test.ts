@@ -91,6 +91,10 @@ describe('the command line', () => {
     expect(reportError(Object.assign(new Error('x'), { code: 'ENOSPC', path: 'runs/a' }), stderr)).toBe(1);
     expect(text).toBe('lexpo: runs/a: the disk is full\n  → free some space; nothing was half-written\n');
     text = '';
+    const refused = { code: 'ENOTDIR', syscall: 'open', path: 'runs/a' };
+    expect(reportError(Object.assign(new Error('ENOTDIR: not a directory'), refused), stderr)).toBe(1);
+    expect(text).toMatch(/^lexpo: runs\/a: ENOTDIR: not a directory\n {2}→ check the path/);
+    text = '';
     expect(reportError(new RolloutFailure('deadline', 'no answer for 30 ms'), stderr)).toBe(1);
     expect(text).toMatch(/^lexpo: policy endpoint: no answer for 30 ms\n {2}→ raise rollout.deadlineMs/);
     text = '';

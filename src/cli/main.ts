@@ -32,11 +32,7 @@ export async function runCli(args: readonly string[], streams: Streams = process
 
 /** Says what went wrong, a fault of ours with its stack, and gives the exit code. */
 export function reportError(thrown: unknown, stderr: Pick<NodeJS.WriteStream, 'write'>): number {
-  const { code = '', path = 'disk' } = (thrown ?? {}) as NodeJS.ErrnoException;
-  // Wherever it was written: a disk without room is nobody's programming fault.
-  const error = ['ENOSPC', 'EDQUOT', 'EROFS'].includes(code)
-    ? writeError(thrown, path)
-    : endpointError(thrown);
+  const error = systemError(endpointError(thrown));
   if (error instanceof UserError) {
     stderr.write(`lexpo: ${error.message}\n`);
     return USER_MISTAKE;
@@ -44,6 +40,14 @@ export function reportError(thrown: unknown, stderr: Pick<NodeJS.WriteStream, 'w
   const stack = error instanceof Error ? error.stack : undefined;
   stderr.write(`lexpo: a fault of the program's own, please report it\n${stack ?? messageOf(error)}\n`);
   return OUR_FAULT;
+}
+
+/** What the file system refuses, wherever that comes up, is nobody's programming fault: a UserError. */
+function systemError(error: unknown): unknown {
+  const { code = '', syscall, path, message } = (error ?? {}) as NodeJS.ErrnoException;
+  if (['ENOSPC', 'EDQUOT', 'EROFS'].includes(code)) return writeError(error, path ?? 'disk');
+  if (syscall === undefined || path === undefined) return error;
+  return new UserError(message, path, 'check the path, its permissions and the disk');
 }
 
 function createProgram(streams: Streams, exit: (code: number) => void): Command {

@@ -86,7 +86,7 @@ describe('what is refused, with file and line', () => {
     expect(await message(empty)).toMatch(`${empty}:1: "text": the text must not be empty`);
     expect(await message(file('[1]\n'))).toMatch(/:1: .*expected object/);
     expect(await message(file(Buffer.from('{"id":"a","title":"\xff","text":"x"}\n', 'latin1')))).toMatch(
-      /:1: not valid UTF-8/,
+      /:1: not valid UTF-8\n.*save the file as UTF-8/,
     );
   });
 
@@ -103,6 +103,7 @@ describe('what is refused, with file and line', () => {
     expect(await message(join(folder, 'nowhere.jsonl'))).toMatch(/nowhere.jsonl: file not found/);
     expect(await message(join(folder, 'nowhere.jsonl.gz'))).toMatch(/nowhere.jsonl.gz: file not found/);
     expect(await message(folder)).toMatch(/is a folder/);
+    expect(await message(join(file(line('a')), 'x.jsonl'))).toMatch(/x.jsonl: cannot be read \(ENOTDIR/);
     expect(await message(file(line('a'), '.jsonl.gz'))).toMatch(/gzip data is damaged/);
     const whole = gzipSync(`${Array.from({ length: 999 }, (_, i) => line(`a${i}`)).join('\n')}\n`);
     expect(await message(file(whole.subarray(0, 900), '.jsonl.gz'))).toMatch(

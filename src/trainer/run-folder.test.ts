@@ -1,8 +1,9 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { isAbsolute, join, relative } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { UserError } from '../base/errors.ts';
 import { type Config, configSchema } from '../config/schema.ts';
 import { summariseOutcomes } from '../eval/evaluate-policy.ts';
 import { trajectorySchema } from '../rollout/trajectory.ts';
@@ -117,5 +118,7 @@ describe('what a step leaves', () => {
     );
     await writeEvaluation(folder, 30, evaluation);
     expect(await readEvaluation(folder, 30)).toEqual(evaluation);
+    writeFileSync(folder.evaluation(30), '{"recall": 0.5');
+    for (const step of [30, 40]) await expect(readEvaluation(folder, step)).rejects.toBeInstanceOf(UserError);
   });
 });

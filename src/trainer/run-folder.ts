@@ -5,10 +5,11 @@
  *   adapters/<name>-v<version>/   trajectories/step-000001.jsonl.gz   checkpoints/step-000010/
  *   evaluations/step-000000.json
  */
-import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
+import { z } from 'zod';
 import { writeFileAtomic } from '../base/atomic-write.ts';
 import { writeJsonLines } from '../base/jsonl.ts';
+import { readJsonFile } from '../base/read-json.ts';
 import type { Config } from '../config/schema.ts';
 import type { PolicyEvaluation } from '../eval/evaluate-policy.ts';
 import type { Trajectory } from '../rollout/trajectory.ts';
@@ -67,7 +68,13 @@ export async function writeEvaluation(
   await writeFileAtomic(folder.evaluation(step), `${JSON.stringify(evaluation)}\n`);
 }
 
-/** An evaluation of this run, as written by `writeEvaluation`. */
+/** An evaluation of this run, as written by `writeEvaluation`; UserError when it is gone or damaged. */
 export async function readEvaluation(folder: RunFolder, step: number): Promise<PolicyEvaluation> {
-  return JSON.parse(await readFile(folder.evaluation(step), 'utf8')) as PolicyEvaluation;
+  const isOne = (value: unknown): boolean => Array.isArray((value as PolicyEvaluation | null)?.perQuestion);
+  const schema = z.custom<PolicyEvaluation>(isOne, 'not an evaluation');
+  return readJsonFile(
+    folder.evaluation(step),
+    schema,
+    'put the file back, or start the run anew with --fresh',
+  );
 }
