@@ -129,6 +129,20 @@ describe('rollOut', () => {
     expect(trajectory.calls.map(({ outputIds }) => outputIds)).toEqual([[1]]);
   });
 
+  it('fails, and is not asked, when a call could become longer than the learner takes', async () => {
+    const { context, asked } = contextOf(async (call) => answerTo(call));
+    // The planner is asked on "what " and may say 4 tokens.
+    const rollOutOf = (maxCallTokens: number) =>
+      rollOut(context, query, policy, { ...sampling, maxCallTokens }, id);
+    expect(await rollOutOf(8)).toMatchObject({
+      kind: 'failed',
+      reason: expect.stringMatching(/^too-long: a prompt of 5 tokens .*up to 4 .*maxTreeTokens \(8\)/),
+    });
+    expect(asked).toEqual([]);
+    await rollOutOf(9);
+    expect(asked.length).toBeGreaterThan(0);
+  });
+
   it('ends as failed, with the last reason and no trajectory, after maxAttempts', async () => {
     const { context, asked } = contextOf(async (_call, n) => {
       throw new RolloutFailure(n === 2 ? 'deadline' : 'overloaded', `attempt ${n}`);

@@ -23,6 +23,8 @@ export interface Sampling {
   maxTokens: { planner: number; rewriter: number };
   /** Attempts per member, at least 1: a failed one is sampled anew from another stream. */
   maxAttempts: number;
+  /** What the prompt and the longest output of a call may come to; a longer one fails the rollout. */
+  maxCallTokens?: number;
 }
 
 /** What the rollouts of a run share. The environment and the reward come as functions. */
@@ -53,10 +55,17 @@ function endpointPolicy(
   streamPath: (string | number)[],
 ): Policy {
   return async ({ role, callIndex, messages }) => {
+    const promptIds = context.renderPrompt(messages);
+    const maxTokens = role === 'planner' ? sampling.maxTokens.planner : sampling.maxTokens.rewriter;
+    const { maxCallTokens = Number.POSITIVE_INFINITY } = sampling;
+    if (promptIds.length + maxTokens > maxCallTokens) {
+      const what = `a prompt of ${promptIds.length} tokens and an output of up to ${maxTokens}`;
+      throw new RolloutFailure('too-long', `${what} are more than learner.maxTreeTokens (${maxCallTokens})`);
+    }
     const { model, ...output } = await context.endpoint.complete({
       model: policy.model,
-      promptIds: context.renderPrompt(messages),
-      maxTokens: role === 'planner' ? sampling.maxTokens.planner : sampling.maxTokens.rewriter,
+      promptIds,
+      maxTokens,
       temperature: sampling.temperature,
       seed: streamSeed(context.seed, ...streamPath, callIndex),
       stopTokenIds: context.stopTokenIds,

@@ -31,10 +31,10 @@ import type { Model } from './prepare.ts';
 import {
   createSearch,
   type Data,
+  evalSampling,
   greedySampling,
   rolloutContext,
   type Search,
-  trainSampling,
 } from './prepare.ts';
 import { type RunFolder, readEvaluation } from './run-folder.ts';
 
@@ -141,7 +141,7 @@ export async function reportRun(input: ReportInput): Promise<{ report: FinalRepo
   const many = async (policy: PolicyVersion): Promise<PolicyEvaluation[]> => {
     const all: PolicyEvaluation[] = [];
     for (let s = 1; s <= config.eval.samples; s++)
-      all.push(await evaluate(policy, context, trainSampling(config), s));
+      all.push(await evaluate(policy, context, evalSampling(config), s));
     return all;
   };
   const baselines = config.eval.baselines ? namedBaselines(input.search, data, config) : [];

@@ -60,13 +60,20 @@ export const rewardConfig = ({ reward }: Config): RewardConfig => {
   return { recallAt, weights };
 };
 
-export const trainSampling = ({ rollout }: Config): Sampling => ({
+/** Sampling as in training, for episodes that nothing is learnt from. */
+export const evalSampling = ({ rollout }: Config): Sampling => ({
   temperature: rollout.temperature,
   maxTokens: rollout.maxTokens,
   maxAttempts: rollout.maxAttempts,
 });
 
-export const greedySampling = (config: Config): Sampling => ({ ...trainSampling(config), temperature: 0 });
+/** A call that the learner has no room for must fail its rollout, not the step. */
+export const trainSampling = (config: Config): Sampling => ({
+  ...evalSampling(config),
+  maxCallTokens: config.learner.maxTreeTokens,
+});
+
+export const greedySampling = (config: Config): Sampling => ({ ...evalSampling(config), temperature: 0 });
 
 /** Reads corpus and questions; all their mistakes are UserErrors. */
 export async function loadData({ data }: Config): Promise<Data> {

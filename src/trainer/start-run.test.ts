@@ -114,6 +114,24 @@ describe('startRun', () => {
     expect(adapter).not.toEqual(tableAdapter(table, 0));
   });
 
+  it('leaves out calls that are longer than the learner takes, and says so; all of them is an error', async () => {
+    const lines: string[] = [];
+    const { parts } = partsOf(
+      'long',
+      (line) => lines.push(line),
+      () => {},
+    );
+    const encode = (text: string): number[] => Array(text.includes('original') ? 1 : 50).fill(2);
+    const longer = { ...model, tokenizer: { ...model.tokenizer, encode } } as unknown as Model;
+    const learner = (maxTreeTokens: number) => ({ ...config.learner, maxTreeTokens });
+    await startRun({ ...parts, model: longer, config: { ...config, learner: learner(40) } });
+    expect(lines[0]).toMatch(
+      /^\d+ demonstrated calls are longer than learner.maxTreeTokens \(40\): left out/,
+    );
+    const all = { ...parts, config: { ...config, learner: learner(1) } };
+    await expect(startRun(all)).rejects.toThrow(/learner.maxTreeTokens: every demonstrated call/);
+  });
+
   it('ends at the next update when the signal fires, with nothing published', async () => {
     const reason = new Error('interrupted');
     const { parts, endpoint, learner, controller } = partsOf(

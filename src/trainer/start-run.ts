@@ -86,15 +86,30 @@ async function runWarmStart(
   const samples = demonstrations.map((d) =>
     demonstrationSample(d, model.renderPrompt, (text) => model.tokenizer.encode(text), model.endId),
   );
+  const { maxTreeTokens } = config.learner;
+  const fitting = samples.filter(
+    ({ promptIds, outputIds }) => promptIds.length + outputIds.length <= maxTreeTokens,
+  );
+  const left = samples.length - fitting.length;
+  if (fitting.length === 0)
+    throw new UserError(
+      `every demonstrated call is longer than ${maxTreeTokens} tokens`,
+      'learner.maxTreeTokens',
+      'raise it, or shorten the questions',
+    );
+  if (left > 0)
+    screen.print(
+      `${left} demonstrated calls are longer than learner.maxTreeTokens (${maxTreeTokens}): left out`,
+    );
   const settings = { epochs, tokensPerStep, learningRate, limits: config.learner, seed };
   let bar: ReturnType<Screen['start']> | null = null;
-  const { steps, loss } = await warmStart(learner, samples, settings, (step, total, now) => {
+  const { steps, loss } = await warmStart(learner, fitting, settings, (step, total, now) => {
     // After the last update the first checkpoint is near, and keeps it.
     if (step < total) signal.throwIfAborted();
     bar ??= screen.start('warm start', total);
     bar.update(step, `loss ${now.toFixed(3)}`);
   });
   screen.print(
-    `warm start: ${samples.length} calls of ${taught.length} questions, ${steps} updates, loss ${loss.toFixed(3)}`,
+    `warm start: ${fitting.length} calls of ${taught.length} questions, ${steps} updates, loss ${loss.toFixed(3)}`,
   );
 }
