@@ -4,20 +4,20 @@ import { join } from 'node:path';
 import { stringify } from 'yaml';
 import { configWarnings, type PlanFacts, planRun, type RunPlan } from '../config/plan.ts';
 import type { Config } from '../config/schema.ts';
-import { readDecoderConfig } from '../engine/model-config.ts';
 import { short } from '../report/text.ts';
-import { loadData } from '../trainer/prepare.ts';
+import { type Data, dataWarnings, loadData, loadModel } from '../trainer/prepare.ts';
 
-/** Reads data and model shape, so their mistakes show too; trains and writes nothing. */
+/** Reads data, tokenizer and model shape, so their mistakes show too; trains and writes nothing. */
 export async function dryRun(config: Config): Promise<string> {
-  const facts = await readFacts(config);
+  const data = await loadData(config);
+  const facts = factsOf(config, data);
   const plan = planRun(config, facts);
-  const warnings = configWarnings(config, facts).map((line) => `note: ${line}\n`);
+  const notes = [...configWarnings(config, facts), ...dataWarnings(data)];
+  const warnings = notes.map((line) => `note: ${line}\n`);
   return `${stringify(config)}\n${planText(config, facts, plan)}${warnings.join('')}`;
 }
 
-async function readFacts(config: Config): Promise<PlanFacts> {
-  const { corpus, train, validation } = await loadData(config);
+function factsOf(config: Config, { corpus, train, validation }: Data): PlanFacts {
   const { path, build } = config.model;
   const absent = !existsSync(join(path, 'config.json'));
   return {
@@ -25,7 +25,7 @@ async function readFacts(config: Config): Promise<PlanFacts> {
     corpusChars: corpus.articles.reduce((sum, { title, text }) => sum + title.length + text.length, 0),
     trainQueries: train.length,
     validationQueries: validation.length,
-    decoder: absent && build ? null : readDecoderConfig(path),
+    decoder: absent && build ? null : loadModel(path).config,
   };
 }
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { type Config, configSchema } from '../config/schema.ts';
 import { corpusOf } from '../env/corpus.ts';
-import { configHash, type Data } from './prepare.ts';
+import { configHash, type Data, dataWarnings } from './prepare.ts';
 
 const configOf = (change: object = {}): Config =>
   configSchema.parse({
@@ -32,4 +32,14 @@ test('the hash of a run: more steps are the same run, other settings or data are
     configHash(configOf(), { ...data, validation: [...queries, { ...queries[0]!, id: 'q2' }] }),
   ];
   expect(new Set([hash, ...others]).size).toBe(others.length + 1);
+});
+
+test('held-out questions that are training questions too are named, whatever their ids and white space', () => {
+  const ask = (id: string, query: string) => ({ id, query, gold: ['a1'] });
+  const train = [ask('t1', 'x'), ask('t2', 'y'), ask('t3', 'z')];
+  expect(dataWarnings({ train, validation: [ask('t1', 'another')] })).toEqual([]);
+  const validation = [ask('v1', 'w'), ask('v2', ' y'), ask('v3', 'x')];
+  expect(dataWarnings({ train, validation })).toEqual([
+    expect.stringMatching(/^2 of 3 held-out questions are training questions too \("v2" is "t2"\)/),
+  ]);
 });

@@ -76,13 +76,25 @@ export const trainSampling = (config: Config): Sampling => ({
 export const greedySampling = (config: Config): Sampling => ({ ...evalSampling(config), temperature: 0 });
 
 /** Reads corpus and questions; all their mistakes are UserErrors. */
-export async function loadData({ data }: Config): Promise<Data> {
+export async function loadData({ data }: Pick<Config, 'data'>): Promise<Data> {
   const corpus = await loadCorpus(data.corpus);
   return {
     corpus,
     train: await loadQueries(data.train, corpus),
     validation: await loadQueries(data.validation, corpus),
   };
+}
+
+/** What looks like a mistake in the data and may be meant: held-out questions that are trained on, word for word. */
+export function dataWarnings({ train, validation }: Pick<Data, 'train' | 'validation'>): string[] {
+  const trained = new Map(train.map(({ id, query }) => [query.trim(), id]));
+  const shared = validation.filter(({ query }) => trained.has(query.trim()));
+  const [first] = shared;
+  if (!first) return [];
+  return [
+    `${shared.length} of ${validation.length} held-out questions are training questions too ` +
+      `("${first.id}" is "${trained.get(first.query.trim())}"): the held-out figures do not show what is new to the policy`,
+  ];
 }
 
 /** The base model's folder, made first when it is absent and the configuration says how. */

@@ -22,6 +22,7 @@ import {
   configHash,
   createSearch,
   type Data,
+  dataWarnings,
   ensureModel,
   loadData,
   type Model,
@@ -76,6 +77,7 @@ async function trainAndReport(
   screen.print(
     `${data.corpus.articles.length} articles, ${data.train.length} training and ${data.validation.length} held-out questions`,
   );
+  for (const warning of dataWarnings(data)) screen.print(`note: ${warning}`);
   const about = { configHash: configHash(config, data), baseModel: config.model.path };
   const resumed = resume ? await latestCheckpoint(folder.checkpoints, about.configHash, screen.print) : null;
   if (resumed) screen.print(`resuming ${config.run.name} after step ${resumed.progress.step}`);
