@@ -1,4 +1,12 @@
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
@@ -144,6 +152,11 @@ describe('train', () => {
     const missing = await lexpo('train', config, '--set', 'data.train=none.jsonl', '--dry-run');
     expect(missing).toMatchObject({ code: 1, out: '' });
     expect(missing.err).toContain('none.jsonl');
+    const model = join(folder, 'no-tokenizer');
+    cpSync('test/vectors/qwen3-tiny', model, { recursive: true });
+    const untold = await lexpo('train', config, '--set', `model.path=${model}`, '--dry-run');
+    expect(untold).toMatchObject({ code: 1, out: '' });
+    expect(untold.err).toContain('tokenizer.json is missing');
     expect((await lexpo('train', 'none.yaml')).err).toContain('none.yaml: no such file');
   });
 

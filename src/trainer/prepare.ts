@@ -120,7 +120,7 @@ export async function ensureModel(config: Config, data: Data, log: (line: string
 }
 
 /** Reads what is needed of a model folder besides its weights. */
-function loadModel(folder: string): Model {
+export function loadModel(folder: string): Model {
   const config = readDecoderConfig(folder);
   const tokenizer = loadTokenizer(folder);
   const template = loadChatTemplate(folder);
