@@ -17,7 +17,8 @@ export interface ModelNodes {
 
 /**
  * Nodes for the tensors of a model. `frozen`: base weights are read from their files; otherwise they are
- * inputs. Throws a UserError, when the decoder asks, for a weight that is missing or has another shape.
+ * inputs. Throws a UserError for weights of more layers than the config has, and, when the decoder asks, for
+ * a weight that is missing or has another shape.
  */
 export function modelNodes(
   graph: Graph,
@@ -31,6 +32,7 @@ export function modelNodes(
     for (const [name, shape] of loraTensorShapes(config, spec))
       lora.set(name, input(graph, name, 'f32', shape));
   }
+  checkLayers(config, entries);
   const base = new Map<string, Node>();
   const weights: DecoderWeights = {
     base(name, shape) {
@@ -58,6 +60,17 @@ export function modelNodes(
     scale: input(graph, 'lora_scale', 'f32', [1]),
   };
   return { weights, lora, base };
+}
+
+/** A model cut short by its config.json would compute something, and nothing sensible. */
+function checkLayers(config: DecoderConfig, entries: ReadonlyMap<string, SafetensorsEntry>): void {
+  for (const [name, { file }] of entries)
+    if (Number(/^model\.layers\.(\d+)\./.exec(name)?.[1] ?? -1) >= config.layers)
+      throw new UserError(
+        `holds '${name}', config.json has ${config.layers} layers`,
+        file,
+        'config.json and the weights belong to different models',
+      );
 }
 
 /** Throws unless `params` has exactly the tensors of `expected`, in their shapes. */

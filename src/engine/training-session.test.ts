@@ -279,3 +279,20 @@ describe('a session', () => {
     rmSync(folder, { recursive: true });
   });
 });
+
+test('weights of more layers, or of fewer, than config.json has belong to another model', async () => {
+  const model = tinyModel();
+  const file = `${model}/config.json`;
+  const config = JSON.parse(readFileSync(file, 'utf8'));
+  const openWith = (layers: number) => {
+    writeFileSync(file, JSON.stringify({ ...config, num_hidden_layers: layers }));
+    return createTrainingSession({ folder: model, lora: null, mode: 'full', gradients: false, threads: 1 });
+  };
+  const { layers } = TINY;
+  await expect(openWith(layers - 1)).rejects.toThrow(
+    new RegExp(`holds 'model.layers.${layers - 1}\\..*config.json has ${layers - 1} layers`),
+  );
+  await expect(openWith(layers + 1)).rejects.toThrow(new RegExp(`no tensor 'model.layers.${layers}\\.`));
+  await (await openWith(layers)).release();
+  rmSync(model, { recursive: true });
+});

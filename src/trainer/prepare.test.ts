@@ -1,7 +1,10 @@
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { type Config, configSchema } from '../config/schema.ts';
 import { corpusOf } from '../env/corpus.ts';
-import { configHash, type Data, dataWarnings } from './prepare.ts';
+import { configHash, type Data, dataWarnings, loadModel } from './prepare.ts';
 
 const configOf = (change: object = {}): Config =>
   configSchema.parse({
@@ -42,4 +45,23 @@ test('held-out questions that are training questions too are named, whatever the
   expect(dataWarnings({ train, validation })).toEqual([
     expect.stringMatching(/^2 of 3 held-out questions are training questions too \("v2" is "t2"\)/),
   ]);
+});
+
+test("a tokenizer that cannot be the model's is refused", () => {
+  const folder = mkdtempSync(join(tmpdir(), 'lexpo-prepare-'));
+  cpSync('test/vectors/char-tokenizer', folder, { recursive: true });
+  const shape = JSON.parse(readFileSync('test/vectors/qwen3-tiny/config.json', 'utf8'));
+  const load = (change: object) => {
+    writeFileSync(join(folder, 'config.json'), JSON.stringify({ ...shape, ...change }));
+    return loadModel(folder);
+  };
+  // 392 ids, of which 384 is <|im_end|>. An embedding may have rows to spare.
+  expect(load({ vocab_size: 392, eos_token_id: 384 }).endId).toBe(384);
+  expect(load({ vocab_size: 512, eos_token_id: [384, 382] }).endId).toBe(384);
+  expect(() => load({ vocab_size: 391, eos_token_id: 384 })).toThrow(/ids up to 391.*vocab_size of 391/);
+  expect(() => load({ vocab_size: 512, eos_token_id: 500 })).toThrow(/eos_token_id 500 is no token of it/);
+  expect(() => load({ vocab_size: 512, eos_token_id: [384, 388] })).toThrow(
+    /tokenizer.json: eos_token_id 388 is the text '{"action":"', no control token\n.*of the same model/,
+  );
+  rmSync(folder, { recursive: true });
 });

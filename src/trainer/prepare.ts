@@ -119,18 +119,34 @@ export async function ensureModel(config: Config, data: Data, log: (line: string
   return loadModel(path);
 }
 
+/** Throws unless the tokenizer can be the model's: its ids have a row in the embedding, its end tokens are control tokens. */
+function checkTokenizer(folder: string, config: DecoderConfig, tokenizer: TextTokenizer): void {
+  const fail = (what: string): never => {
+    throw new UserError(
+      what,
+      join(folder, 'tokenizer.json'),
+      'take config.json, generation_config.json and tokenizer.json of the same model',
+    );
+  };
+  const { vocabSize, controlTokens } = tokenizer;
+  if (vocabSize > config.vocabSize)
+    fail(`has ids up to ${vocabSize - 1}, config.json has a vocab_size of ${config.vocabSize}`);
+  for (const id of config.eosTokenIds)
+    if (!controlTokens.some((token) => token.id === id)) {
+      const text = tokenizer.decode([id], { skipSpecial: false });
+      fail(
+        `eos_token_id ${id} is ${text === '' ? 'no token of it' : `the text '${text}', no control token`}`,
+      );
+    }
+}
+
 /** Reads what is needed of a model folder besides its weights. */
 export function loadModel(folder: string): Model {
   const config = readDecoderConfig(folder);
   const tokenizer = loadTokenizer(folder);
   const template = loadChatTemplate(folder);
-  const endId = config.eosTokenIds[0];
-  if (endId === undefined)
-    throw new UserError(
-      'names no eos_token_id',
-      join(folder, 'config.json'),
-      'add it: the policy must be able to end a call',
-    );
+  checkTokenizer(folder, config, tokenizer);
+  const endId = config.eosTokenIds[0]!;
   return {
     folder: resolve(folder),
     config,

@@ -1,5 +1,5 @@
 /** Running an emitted model on onnxruntime-node. */
-import { realpathSync } from 'node:fs';
+import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { InferenceSession, Tensor as OrtTensor } from 'onnxruntime-node';
 import { UserError } from '../../base/errors.ts';
@@ -37,6 +37,7 @@ export async function createSession(
   outputs: ReadonlyMap<string, Node>,
   options: SessionOptions,
 ): Promise<Session> {
+  checkCommandLine();
   const { folder, external } = locate(options.weights);
   const model = emitOnnx(outputs, external);
   const session = await InferenceSession.create(model, {
@@ -105,4 +106,19 @@ function locate(weights: ReadonlyMap<string, SafetensorsEntry>): {
       return { ...entry, file: basename(real.get(entry.file)!) };
     },
   };
+}
+
+const COMMAND_LINE = '/proc/self/cmdline';
+const MAX_COMMAND_LINE = 12_000;
+
+/** onnxruntime matches the command line with a recursive pattern: a long one overflows a thread's stack. */
+function checkCommandLine(): void {
+  if (!existsSync(COMMAND_LINE)) return;
+  const { length } = readFileSync(COMMAND_LINE);
+  if (length > MAX_COMMAND_LINE)
+    throw new UserError(
+      `has ${length} bytes; onnxruntime bears ${MAX_COMMAND_LINE}`,
+      'command line',
+      'put settings into the configuration file, and a long question into a file of questions (--query-id)',
+    );
 }
