@@ -5,6 +5,7 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
+  rmSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -220,6 +221,10 @@ describe('eval and rollout', () => {
     expect(target.config.eval.k).toBe(5);
     expect((await readTarget(root, { adapter: 'other' })).adapter).toBe('other');
     await expect(readTarget(folder, {})).rejects.toThrow(/is a folder/);
+    // The base model's figures would pass for the run's.
+    rmSync(join(root, 'summary.json'));
+    rmSync(join(root, 'adapters'), { recursive: true });
+    await expect(readTarget(root, {})).rejects.toThrow(/demo: has no adapter yet/);
   });
 });
 

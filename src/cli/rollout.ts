@@ -40,5 +40,5 @@ function questionOf({ query, gold, queryId }: RolloutOptions): Question {
     return { queryId };
   }
   const ids = (gold ?? '').split(',').map((id) => id.trim());
-  return { text: query!, gold: ids.filter((id) => id !== '') };
+  return { text: query!, gold: [...new Set(ids.filter((id) => id !== ''))] };
 }

@@ -3,6 +3,7 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
+import { UserError } from '../base/errors.ts';
 import { readJsonFile } from '../base/read-json.ts';
 import { loadConfig, type Overrides, parseConfig } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
@@ -32,7 +33,7 @@ export async function readTarget(
   return { config, adapter: options.adapter ?? (await adapterOfRun(target)) };
 }
 
-async function adapterOfRun(root: string): Promise<string | null> {
+async function adapterOfRun(root: string): Promise<string> {
   const adapters = join(root, 'adapters');
   const summary = join(root, 'summary.json');
   if (existsSync(summary)) {
@@ -46,5 +47,10 @@ async function adapterOfRun(root: string): Promise<string | null> {
     return about ? [{ name, ...about }] : [];
   });
   const [newest] = versions.sort((a, b) => b.version - a.version || b.attempt - a.attempt);
-  return newest ? join(adapters, newest.name) : null;
+  if (newest) return join(adapters, newest.name);
+  throw new UserError(
+    'has no adapter yet',
+    root,
+    'let the run get that far, or give --adapter, or the configuration file for the base model alone',
+  );
 }

@@ -156,9 +156,22 @@ eval:
   test('a group of one is refused with the reason', () => {
     const message = failure(`${GOOD}rollout: {groupSize: 1, minGroup: 2}`);
     expect(message).toContain(
-      'rollout.groupSize: 1 is not allowed; give a whole number, at least 2 (a group needs',
+      'rollout.groupSize: 1 is not allowed; give a whole number, at least 2, at most 1024 (a group needs',
     );
     expect(message).toContain('rollout.minGroup: must be at most rollout.groupSize (1)');
+  });
+
+  test('numbers that no sum, timer or memory could bear are refused', () => {
+    const set = [
+      'reward.recall=1e308',
+      'reward.invalid=-1e308',
+      'retrieval.anchor.original=1e300',
+      'rollout.deadlineMs=9999999999',
+      'rollout.queriesPerStep=1000000000000',
+      'sft.epochs=1e9',
+      'eval.bootstrap=1000000000000',
+    ];
+    expect(() => parseConfig(GOOD, 'x.yaml', { set })).toThrow(/^x.yaml: 7 mistakes/);
   });
 
   test('an unknown key that resembles nothing lists the known ones', () => {

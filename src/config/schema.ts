@@ -14,6 +14,10 @@ const share = z.number().min(0).max(1);
 const beta = z.number().min(0).lt(1);
 const count = z.number().int().min(1);
 const filled = z.string().min(1);
+/** Far beyond what anybody means; sums and products of these stay finite. */
+const weight = z.number().min(-1e6).max(1e6);
+const atLeastZero = z.number().min(0).max(1e6);
+const threads = count.max(1024).default(2);
 
 const run = z.strictObject({
   /** Names the run folder and every adapter: `<name>-v<step>`. */
@@ -59,7 +63,7 @@ const retrieval = z.strictObject({
   b: share.default(0.75),
   /** Weights of the original question's terms and of the rewrite's distinct terms in one search. */
   anchor: z
-    .strictObject({ original: z.number().min(0).default(1), rewrite: z.number().min(0).default(0.5) })
+    .strictObject({ original: atLeastZero.default(1), rewrite: atLeastZero.default(0.5) })
     .prefault({}),
   rerank: z
     .strictObject({ kind: z.literal('lexical').default('lexical'), alpha: share.default(0.9) })
@@ -88,31 +92,36 @@ const env = z.strictObject({
 });
 
 const rollout = z.strictObject({
-  queriesPerStep: count.default(16),
-  groupSize: z.number().int().min(2, 'a group needs at least 2 members to have an advantage').default(8),
+  queriesPerStep: count.max(100_000).default(16),
+  groupSize: z
+    .number()
+    .int()
+    .min(2, 'a group needs at least 2 members to have an advantage')
+    .max(1024)
+    .default(8),
   /** A group with fewer good members is dropped and counted. */
   minGroup: z.number().int().min(2).default(4),
   temperature: positive.default(1),
   maxTokens: z.strictObject({ planner: count.default(16), rewriter: count.default(64) }).prefault({}),
   /** Agent calls under way at once. */
-  concurrency: count.default(256),
-  deadlineMs: count.default(60_000),
+  concurrency: count.max(65_536).default(256),
+  deadlineMs: count.max(86_400_000).default(60_000),
   /** Replacements for failed members, per member. */
   maxAttempts: count.default(2),
 });
 
 const reward = z.strictObject({
-  recall: z.number().default(1),
+  recall: weight.default(1),
   /** Recall over the first k of the ranked pool; null: over the whole pool, as in the paper. */
   recallAt: count.nullable().default(null),
   /** A cost: added once a round. */
-  step: z.number().max(0).default(-0.05),
-  hit: z.number().default(0.2),
+  step: z.number().min(-1e6).max(0).default(-0.05),
+  hit: weight.default(0.2),
   /** A penalty: added once to an invalid termination. */
-  invalid: z.number().max(0).default(-5),
-  rank: z.number().default(0),
-  marginal: z.number().default(0),
-  searchRank: z.number().default(0),
+  invalid: z.number().min(-1e6).max(0).default(-5),
+  rank: weight.default(0),
+  marginal: weight.default(0),
+  searchRank: weight.default(0),
   credit: z.enum(['trajectory', 'return-to-go']).default('trajectory'),
 });
 
@@ -156,7 +165,7 @@ const loss = z.strictObject({
     })
     .prefault({}),
   /** Passes over one step's rows; more than 1 makes the clip act. */
-  epochs: count.default(1),
+  epochs: count.max(1000).default(1),
 });
 
 const optimizer = z.strictObject({
@@ -189,15 +198,15 @@ const learner = z.strictObject({
   tokensPerPass: count.default(8192),
   /** Positions of one tree; longer samples are refused. */
   maxTreeTokens: count.default(1024),
-  threads: count.default(2),
+  threads,
 });
 
 const sft = z.strictObject({
   /** Share of the training questions that the warm start sees. */
   share: share.default(0.3),
   /** Episodes played by the demonstrator per question. */
-  rolloutsPerQuery: count.default(4),
-  epochs: positive.default(2),
+  rolloutsPerQuery: count.max(1000).default(4),
+  epochs: positive.max(1000).default(2),
   tokensPerStep: count.default(4096),
   learningRate: positive.default(1e-3),
 });
@@ -219,18 +228,18 @@ const evaluation = z.strictObject({
   choose: z.enum(['best', 'last']).default('best'),
   /** Held-out questions used for the evaluations within a run; the first and last use all. */
   queries: count.nullable().default(null),
-  bootstrap: count.default(2000),
+  bootstrap: count.max(1_000_000).default(2000),
   /** Sampled episodes per question beside the greedy one at the final evaluation; 0: greedy only. */
-  samples: z.number().int().min(0).default(0),
+  samples: z.number().int().min(0).max(1000).default(0),
   /** Also report the baselines that need no language model. */
   baselines: z.boolean().default(false),
   /** Rewrite weights at which the SFT start is also read, so that it is compared at its best. */
-  anchorSweep: z.array(z.number().min(0)).default([]),
+  anchorSweep: z.array(atLeastZero).default([]),
 });
 
 const endpoint = z.strictObject({
   kind: z.literal('embedded').default('embedded'),
-  threads: count.default(2),
+  threads,
 });
 
 const shape = z.strictObject({

@@ -27,7 +27,7 @@ export async function readJsonBody(request: IncomingMessage, limit: number): Pro
     chunks.push(chunk);
   }
   try {
-    return JSON.parse(Buffer.concat(chunks).toString('utf8'));
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks)));
   } catch (error) {
     throw badRequest(`the body is not JSON: ${messageOf(error)}`);
   }

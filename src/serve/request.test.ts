@@ -82,6 +82,16 @@ describe('refusals', () => {
     expect((await fetch(`${server.url}/v1/completions`)).status).toBe(405);
     const form = await post(server, '/v1/completions', ask(), { 'content-type': 'text/plain' });
     expect(form.status).toBe(400);
+    const suffix = await complete(server, { suffix: 'x' });
+    expect(suffix.json.error.message).toBe('suffix: must be "": suffix is not supported');
+  });
+
+  it('take bytes that are no UTF-8 for a mistake, never for a replacement character', async () => {
+    const body = Buffer.from(JSON.stringify(ask({ prompt: 'x\u00ff' })), 'latin1');
+    const headers = { 'content-type': 'application/json' };
+    const answer = await fetch(`${server.url}/v1/completions`, { method: 'POST', headers, body });
+    expect(answer.status).toBe(400);
+    expect(await answer.text()).toMatch(/not JSON.*utf-8/i);
   });
 
   it('of what exceeds body and queue limits', async () => {

@@ -19,7 +19,11 @@ export interface RequestLimits {
 
 const FULL = 'the log-probabilities are those of the full distribution';
 const neutral = <T extends string | number | boolean>(values: T[], why: string) =>
-  z.literal(values, { error: `must be ${values.join(' or ')}: ${why}` }).nullish();
+  z
+    .literal(values, {
+      error: `must be ${values.map((value) => JSON.stringify(value)).join(' or ')}: ${why}`,
+    })
+    .nullish();
 const absent = (why: string) => z.null({ error: why }).optional();
 const tokenId = z.number().int().min(0);
 

@@ -193,7 +193,6 @@ export async function startPolicyService(
     modelFolder: model.folder,
     adapterRoot,
     threads: config.endpoint.threads,
-    maxLoraRank: config.lora.r,
     servedModelName: config.model.path,
   });
   const endpoint = createEndpoint({
