@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UserError } from '../base/errors.ts';
 import type { Config } from '../config/schema.ts';
+import { checkAdapterFits, readAdapter } from '../engine/peft.ts';
 import type { Query } from '../env/types.ts';
 import { evaluatePolicy } from '../eval/evaluate-policy.ts';
 import type { EvalFigures } from '../report/tables.ts';
@@ -49,6 +50,7 @@ async function withPolicy<T>(
     );
   const data = await loadData(config);
   const model = await ensureModel(config, data, log);
+  if (adapter !== null) checkAdapterFits(readAdapter(adapter), model.config, adapter);
   const search = createSearch(config, data.corpus);
   const service = await startPolicyService(
     config,
