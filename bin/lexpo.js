@@ -13,8 +13,8 @@ if (existsSync(script) && existsSync(new URL('../src', import.meta.url))) {
   }
 }
 const { reportError, runCli } = await import('../dist/cli/main.js');
+const { endWithOutput } = await import('../dist/cli/interrupt.js');
 // What is thrown outside of the command's own flow: never a silent end, never exit code 0.
 process.on('uncaughtException', (error) => process.exit(reportError(error, process.stderr)));
-// The reader of a pipe went away, as `| head` does.
-process.stdout.on('error', (error) => process.exit(error.code === 'EPIPE' ? 0 : 1));
+endWithOutput(process.stdout, process.stderr);
 process.exit(await runCli(process.argv.slice(2)));

@@ -4,9 +4,12 @@ import { expect, test } from 'vitest';
 
 /** A process that stops whole when interrupted: it says so, and ends after a wait that a second signal cuts. */
 const PROGRAM = `
-  const { onInterrupt } = await import(${JSON.stringify(new URL('./interrupt.ts', import.meta.url).href)});
+  const { endWithOutput, onInterrupt } = await import(${JSON.stringify(new URL('./interrupt.ts', import.meta.url).href)});
   const interrupt = onInterrupt((name) => console.log('first ' + name));
+  endWithOutput(process.stdout, process.stderr);
+  if (process.argv[1] === 'idle') interrupt.stop();
   console.log('ready');
+  setInterval(() => console.log('still there'), 20).unref();
   const stay = setInterval(() => {}, 1000);
   interrupt.signal.addEventListener('abort', () => {
     if (process.argv[1] === 'slow') return;
@@ -17,7 +20,7 @@ const PROGRAM = `
 `;
 
 async function start(
-  mode: 'quick' | 'slow',
+  mode: 'quick' | 'slow' | 'idle',
 ): Promise<{ child: ChildProcess; output: () => string; until: (text: string) => Promise<void> }> {
   const child = spawn(process.execPath, ['--import', 'tsx', '--input-type=module', '-e', PROGRAM, mode]);
   let output = '';
@@ -48,4 +51,16 @@ test('a second signal ends at once, without the exit that stops threads in the m
   await until('first SIGINT');
   child.kill('SIGTERM');
   expect(await once(child, 'exit')).toEqual([null, 'SIGTERM']);
+});
+
+test('when the reader of the output leaves: as by SIGTERM, and quietly where nothing listens', async () => {
+  for (const [mode, code] of [
+    ['quick', 143],
+    ['idle', 0],
+  ] as const) {
+    const { child, output } = await start(mode);
+    child.stdout!.destroy();
+    expect(await once(child, 'exit')).toEqual([code, null]);
+    expect(output()).not.toContain('Error');
+  }
 });

@@ -36,3 +36,20 @@ export function onInterrupt(onFirst: (name: Name) => void): Interrupt {
     stop,
   };
 }
+
+/**
+ * When stdout takes no more, because its reader left (`| head`) or its disk is full, the command ends as by
+ * SIGTERM: training leaves a checkpoint, and what does not listen ends at once.
+ */
+export function endWithOutput(stdout: NodeJS.WriteStream, stderr: NodeJS.WriteStream): void {
+  let ending = false;
+  stdout.on('error', (error: NodeJS.ErrnoException) => {
+    // What is written on the way to the end fails too.
+    if (ending) return;
+    ending = true;
+    const readerLeft = error.code === 'EPIPE';
+    if (!readerLeft) stderr.write(`lexpo: stdout: cannot be written (${error.message})\n`);
+    if (process.listenerCount('SIGTERM') > 0) process.kill(process.pid, 'SIGTERM');
+    else process.exit(readerLeft ? 0 : 1);
+  });
+}
