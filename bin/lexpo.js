@@ -17,4 +17,7 @@ const { endWithOutput } = await import('../dist/cli/interrupt.js');
 // What is thrown outside of the command's own flow: never a silent end, never exit code 0.
 process.on('uncaughtException', (error) => process.exit(reportError(error, process.stderr)));
 endWithOutput(process.stdout, process.stderr);
-process.exit(await runCli(process.argv.slice(2)));
+const code = await runCli(process.argv.slice(2));
+// What was written last may have failed, and is told of only now.
+await new Promise((written) => process.stdout.write('', written));
+process.exit(code);
