@@ -6,9 +6,11 @@ import { beforeAll, expect, test } from 'vitest';
 beforeAll(() => void execFileSync(process.execPath, ['scripts/ensure-ready.mjs'], { stdio: 'ignore' }));
 
 test.skipIf(!existsSync('/dev/full'))('output that is lost is never a success', () => {
-  const stdio = ['ignore', openSync('/dev/full', 'w'), 'pipe'] as const;
-  const options = { stdio: [...stdio], encoding: 'utf8' } as const;
-  const { status, stderr } = spawnSync(process.execPath, ['bin/lexpo.js', '--version'], options);
+  const full = openSync('/dev/full', 'w');
+  const { status, stderr } = spawnSync(process.execPath, ['bin/lexpo.js', '--version'], {
+    stdio: ['ignore', full, 'pipe'],
+    encoding: 'utf8',
+  });
   expect(status).toBe(1);
   expect(stderr).toMatch(/^lexpo: stdout: cannot be written \(ENOSPC.*\)\n$/);
 });
