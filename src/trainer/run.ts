@@ -85,7 +85,11 @@ async function trainAndReport(
   const done = resumed?.progress.step ?? 0;
   if (done > config.train.steps)
     throw new UserError(`has ${done} steps done already`, folder.root, `set train.steps to at least ${done}`);
-  const model = await ensureModel(config, data, screen.print);
+  const model = await ensureModel(config, data, (line) => {
+    // Making a base model takes minutes and keeps nothing before its end.
+    signal.throwIfAborted();
+    screen.print(line);
+  });
   signal.throwIfAborted();
   const search = createSearch(config, data.corpus);
   const started = performance.now();
