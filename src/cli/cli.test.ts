@@ -73,6 +73,8 @@ describe('the command line', () => {
       [['train'], 'missing required argument'],
       [['train', config, '--seed', '1.5'], 'whole number'],
       [['train', config, '--seed', '-3'], 'whole number'],
+      [['serve', folder, '--port', '65536'], 'at most 65535'],
+      [['rollout', config, '--members', '100000'], 'at most 1024'],
       [['serve', folder, '--port', 'http'], 'whole number'],
       [['rollout', config, '--query', 'x', '--members', '0'], 'at least 1'],
     ] satisfies [string[], string][]) {

@@ -66,7 +66,7 @@ function createProgram(streams: Streams, exit: (code: number) => void): Command 
     .description('train a policy as a configuration says')
     .argument('<config>', 'YAML file, such as configs/quickstart.yaml')
     .option('--set <path=value>', 'set a key of the configuration; may be repeated', collect, [])
-    .option('--seed <n>', 'sets every random stream', integer)
+    .option('--seed <n>', 'sets every random stream', whole(0, 2 ** 31 - 1))
     .option('--dry-run', 'print the resolved configuration and the plan, and train nothing')
     .option('--resume', 'go on from the newest checkpoint of the run folder')
     .option('--fresh', 'remove what an earlier run of this name left, and start anew')
@@ -91,8 +91,8 @@ function createProgram(streams: Streams, exit: (code: number) => void): Command 
     .option('--gold <ids>', 'gold article ids of that question, separated by commas')
     .option('--query-id <id>', 'a question of the training or held-out file')
     .option('--adapter <folder>', "an adapter in PEFT format (default: a run's chosen one, else none)")
-    .option('--members <n>', 'rollouts of the question (default: the group size)', positive)
-    .option('--seed <n>', 'sets every random stream', integer)
+    .option('--members <n>', 'rollouts of the question (default: the group size)', whole(1, 1024))
+    .option('--seed <n>', 'sets every random stream', whole(0, 2 ** 31 - 1))
     .option('--set <path=value>', 'set a key of the configuration; may be repeated', collect, [])
     .action(async (target, options) => (await import('./rollout.ts')).rollout(target, options, streams));
 
@@ -100,11 +100,11 @@ function createProgram(streams: Streams, exit: (code: number) => void): Command 
     .command('serve')
     .description('serve a model and its adapters by the OpenAI protocol')
     .argument('<model folder>', 'a folder in Hugging Face layout')
-    .option('--port <n>', 'port to listen on', integer, 8000)
+    .option('--port <n>', 'port to listen on; 0: any', whole(0, 65_535), 8000)
     .option('--host <address>', 'address to bind to; other than loopback needs a key', '127.0.0.1')
     .option('--adapters <folder>', 'adapters are loaded from below this folder only', 'runs')
     .option('--api-key-env <name>', 'environment variable that holds the key that requests must bring')
-    .option('--threads <n>', 'threads of the engine', positive, 2)
+    .option('--threads <n>', 'threads of the engine', whole(1, 1024), 2)
     .action(async (folder, options) =>
       exit(await (await import('./serve.ts')).serve(folder, options, streams)),
     );
@@ -123,13 +123,11 @@ function createProgram(streams: Streams, exit: (code: number) => void): Command 
 
 const collect = (value: string, before: string[]): string[] => [...before, value];
 
-function integer(text: string): number {
-  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('It must be a whole number, at least 0.');
-  return Number(text);
-}
-
-function positive(text: string): number {
-  const value = integer(text);
-  if (value < 1) throw new InvalidArgumentError('It must be a whole number, at least 1.');
-  return value;
-}
+/** A parser of whole numbers from `least` to `most`. */
+const whole =
+  (least: number, most: number) =>
+  (text: string): number => {
+    const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
+    if (value >= least && value <= most) return value;
+    throw new InvalidArgumentError(`It must be a whole number, at least ${least}, at most ${most}.`);
+  };

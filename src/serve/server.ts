@@ -183,7 +183,11 @@ function listen(server: Server, host: string, port: number): Promise<number> {
       const taken = error.code === 'EADDRINUSE';
       const what = taken ? `port ${port} is taken` : `cannot listen: ${error.message}`;
       reject(
-        new UserError(what, `${host}:${port}`, taken ? 'Choose another port, or 0 for any.' : undefined),
+        new UserError(
+          what,
+          `${host}:${port}`,
+          taken ? 'Choose another port, or 0 for any.' : 'Choose another host or port.',
+        ),
       );
     });
     server.listen(port, host, () => {
