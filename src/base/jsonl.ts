@@ -164,7 +164,12 @@ function isUtf8(bytes: Buffer): boolean {
 
 function readError(error: unknown, path: string): unknown {
   const code = (error as NodeJS.ErrnoException)?.code ?? '';
-  if (code === 'ENOENT') return new UserError('file not found', path, 'check the path in the config');
+  if (code === 'ENOENT')
+    return new UserError(
+      'file not found',
+      path,
+      'check the path; a relative one starts from the current folder',
+    );
   if (code === 'EISDIR')
     return new UserError('is a folder, not a file', path, 'name a .jsonl or .jsonl.gz file');
   if (code === 'EACCES') return new UserError('may not be read', path, 'check the permissions of the file');

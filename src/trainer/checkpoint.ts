@@ -142,9 +142,9 @@ export async function latestCheckpoint(
     }
     if (found.configHash !== configHash)
       throw new UserError(
-        'was written under another configuration, or with other data',
+        'was written under another configuration, with other data or for another base model',
         folder,
-        "resume with the configuration in the run folder's config.json, or start anew with --fresh",
+        'put back what was changed, or start anew with --fresh',
       );
     return found;
   }

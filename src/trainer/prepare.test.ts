@@ -19,20 +19,21 @@ const queries = [{ id: 'q1', query: 'q', gold: ['a1'] }];
 const data: Data = { corpus: corpusOf(articles), train: queries, validation: queries };
 
 test('the hash of a run: more steps are the same run, other settings or data are not', () => {
-  const hash = configHash(configOf(), data);
+  const hash = configHash(configOf(), data, 'w');
   const same = [
     configOf({ train: { steps: 9 } }),
     configOf({ train: { steps: 3, keep: 5 } }),
     configOf({ run: { name: 'x', dir: 'y' } }),
   ];
-  expect(same.map((config) => configHash(config, { ...data }))).toEqual(same.map(() => hash));
+  expect(same.map((config) => configHash(config, { ...data }, 'w'))).toEqual(same.map(() => hash));
   const others = [
-    configHash(configOf({ run: { name: 'x', seed: 2 } }), data),
-    configHash(configOf({ train: { steps: 3, evalEvery: 1 } }), data),
-    configHash(configOf({ reward: { hit: 0.3 } }), data),
-    configHash(configOf(), { ...data, corpus: corpusOf([{ ...articles[0]!, text: 'y' }]) }),
-    configHash(configOf(), { ...data, train: [{ ...queries[0]!, query: 'r' }] }),
-    configHash(configOf(), { ...data, validation: [...queries, { ...queries[0]!, id: 'q2' }] }),
+    configHash(configOf({ run: { name: 'x', seed: 2 } }), data, 'w'),
+    configHash(configOf({ train: { steps: 3, evalEvery: 1 } }), data, 'w'),
+    configHash(configOf({ reward: { hit: 0.3 } }), data, 'w'),
+    configHash(configOf(), data, 'v'),
+    configHash(configOf(), { ...data, corpus: corpusOf([{ ...articles[0]!, text: 'y' }]) }, 'w'),
+    configHash(configOf(), { ...data, train: [{ ...queries[0]!, query: 'r' }] }, 'w'),
+    configHash(configOf(), { ...data, validation: [...queries, { ...queries[0]!, id: 'q2' }] }, 'w'),
   ];
   expect(new Set([hash, ...others]).size).toBe(others.length + 1);
 });

@@ -40,12 +40,13 @@ export interface Model {
 }
 
 /**
- * Hash of all that a resumed run must share with the one it goes on from: configuration, corpus and questions.
+ * Hash of all that a resumed run must share with the one it goes on from: configuration, corpus, questions
+ * and the weights of the base model.
  * What it may change is left out: `same-run.ts`.
  */
-export function configHash(config: Config, { corpus, train, validation }: Data): string {
+export function configHash(config: Config, { corpus, train, validation }: Data, weights: string): string {
   return createHash('sha256')
-    .update(JSON.stringify([[...sharedSettings(config)], corpus.hash, train, validation]))
+    .update(JSON.stringify([[...sharedSettings(config)], corpus.hash, train, validation, weights]))
     .digest('hex')
     .slice(0, 16);
 }

@@ -2,6 +2,7 @@
 import { mkdir } from 'node:fs/promises';
 import { UserError } from '../base/errors.ts';
 import type { Config } from '../config/schema.ts';
+import { weightsMark } from '../engine/weights-mark.ts';
 import type { PolicyEvaluation } from '../eval/evaluate-policy.ts';
 import { openMetrics } from '../report/metrics.ts';
 import type { Screen } from '../report/progress.ts';
@@ -78,19 +79,22 @@ async function trainAndReport(
     `${data.corpus.articles.length} articles, ${data.train.length} training and ${data.validation.length} held-out questions`,
   );
   for (const warning of dataWarnings(data)) screen.print(`note: ${warning}`);
-  const about = { configHash: configHash(config, data), baseModel: config.model.path };
-  const resumed = resume ? await latestCheckpoint(folder.checkpoints, about.configHash, screen.print) : null;
-  if (resumed) screen.print(`resuming ${config.run.name} after step ${resumed.progress.step}`);
-  else if (resume) screen.print('no checkpoint yet: starting again');
-  const done = resumed?.progress.step ?? 0;
-  if (done > config.train.steps)
-    throw new UserError(`has ${done} steps done already`, folder.root, `set train.steps to at least ${done}`);
   const model = await ensureModel(config, data, (line) => {
     // Making a base model takes minutes and keeps nothing before its end.
     signal.throwIfAborted();
     screen.print(line);
   });
   signal.throwIfAborted();
+  const about = {
+    configHash: configHash(config, data, weightsMark(model.folder)),
+    baseModel: config.model.path,
+  };
+  const resumed = resume ? await latestCheckpoint(folder.checkpoints, about.configHash, screen.print) : null;
+  if (resumed) screen.print(`resuming ${config.run.name} after step ${resumed.progress.step}`);
+  else if (resume) screen.print('no checkpoint yet: starting again');
+  const done = resumed?.progress.step ?? 0;
+  if (done > config.train.steps)
+    throw new UserError(`has ${done} steps done already`, folder.root, `set train.steps to at least ${done}`);
   const search = createSearch(config, data.corpus);
   const started = performance.now();
   const learner = await createOnnxLearner({
