@@ -106,7 +106,7 @@ const rollout = z.strictObject({
   /** Agent calls under way at once. */
   concurrency: count.max(65_536).default(256),
   deadlineMs: count.max(86_400_000).default(60_000),
-  /** Replacements for failed members, per member. */
+  /** Attempts a member, the first included: a failed one is sampled anew. */
   maxAttempts: count.default(2),
 });
 

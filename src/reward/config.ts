@@ -19,8 +19,3 @@ export interface RewardWeights {
   /** Shaping, off by default; needs the first stage's ranks of the gold articles. */
   searchRank: number;
 }
-
-export const DEFAULT_REWARD_CONFIG: RewardConfig = {
-  recallAt: null,
-  weights: { recall: 1, step: -0.05, hit: 0.2, invalid: -5, rank: 0, marginal: 0, searchRank: 0 },
-};

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { type Random, stream } from '../base/random.ts';
 import type { Round, Termination } from '../env/episode.ts';
-import { DEFAULT_REWARD_CONFIG as config, type RewardConfig } from './config.ts';
+import type { RewardConfig } from './config.ts';
 import { roundReturns, type Scored, scoreEpisode, TERM_ORDER } from './ledger.ts';
 import { ledgerSchema } from './ledger-schema.ts';
 
@@ -18,6 +18,12 @@ function episodeOf(
   });
   return { rounds, pool, termination: { kind, reason: 'test' } };
 }
+
+/** The paper's terms alone, as the schema has them by default. */
+const config: RewardConfig = {
+  recallAt: null,
+  weights: { recall: 1, step: -0.05, hit: 0.2, invalid: -5, rank: 0, marginal: 0, searchRank: 0 },
+};
 
 const weighted = (
   weights: Partial<RewardConfig['weights']>,

@@ -36,7 +36,7 @@ function randomInput(seed: number, lengths: number[]): LossInput {
 }
 
 describe('lossCoefficients', () => {
-  const kinds = ['grpo', 'gspo', 'cispo', 'reinforce'] as const;
+  const kinds = ['grpo', 'gspo', 'reinforce'] as const;
   const aggregations = ['token', 'sequence', 'constant'] as const;
   for (const kind of kinds)
     for (const aggregation of aggregations)
@@ -58,12 +58,36 @@ describe('lossCoefficients', () => {
               current[t] = current[t]! + delta;
               return lossCoefficients({ ...input, current }, config).loss;
             };
-            // cispo and the stop-gradient of its ratio: the derivative holds the bounded ratio fixed.
-            if (kind === 'cispo') continue;
             expect((at(1e-3) - at(-1e-3)) / 2e-3).toBeCloseTo(coef[t]!, 3);
           }
         }
       });
+
+  for (const aggregation of aggregations)
+    it(`cispo/${aggregation}: the bounded ratio is held fixed, so the coefficient is −w c min(ρ, 1 + εh) A`, () => {
+      const lengths = [3, 5, 1, 4];
+      const input = randomInput(2, lengths);
+      const config: LossConfig = {
+        ...base,
+        kind: 'cispo',
+        aggregation,
+        importance: { level: 'token', mode: 'truncate', cap: 1.05 },
+      };
+      const { coef, stats } = lossCoefficients(input, config);
+      let t = 0;
+      let clipped = 0;
+      for (const length of lengths)
+        for (let i = 0; i < length; i++, t++) {
+          const weight = { token: 1 / 13, sequence: 1 / (4 * length), constant: 1 / (4 * 8) }[aggregation];
+          const correction = Math.min(Math.exp(input.old[t]! - input.sampler[t]!), 1.05);
+          const ratio = Math.exp(input.current[t]! - input.old[t]!);
+          if (ratio > 1.2) clipped++;
+          const expected = -weight * correction * Math.min(ratio, 1.2) * input.advantages[t]!;
+          expect(coef[t]).toBeCloseTo(expected, 6);
+        }
+      expect(clipped).toBeGreaterThan(0);
+      expect(stats.clipFraction).toBeCloseTo(clipped / 13, 10);
+    });
 
   it('on-policy the ratio is 1, nothing is clipped, and the coefficient is −A / tokens', () => {
     const input = randomInput(1, [2, 3]);

@@ -43,6 +43,15 @@ test('a resumed run may have more steps, keep other checkpoints, lie elsewhere; 
   await expect(failure).rejects.toThrow(/--fresh/);
 });
 
+test('more steps are another run when the learning rate falls to 0 at the last one', async () => {
+  const falling = (steps: number): Config =>
+    configOf({ optimizer: { schedule: 'cosine' }, train: { steps } });
+  const folder = runFolder(falling(3));
+  await writeConfig(folder, falling(3));
+  await checkSameRun(folder, falling(3));
+  await expect(checkSameRun(folder, falling(9))).rejects.toThrow(/train.steps: 3, now 9\n/);
+});
+
 test('a folder without a configuration, or with a broken one, is a UserError', async () => {
   const folder = runFolder(configOf());
   await expect(checkSameRun(folder, configOf())).rejects.toThrow(/no run to go on with/);

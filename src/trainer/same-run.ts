@@ -4,19 +4,25 @@ import { messageOf, UserError } from '../base/errors.ts';
 import type { Config } from '../config/schema.ts';
 import type { RunFolder } from './run-folder.ts';
 
-/** What a resumed run may change: more steps, other checkpoints kept, the run folder moved. */
-const FREE = new Set(['train.steps', 'train.keep', 'run.dir']);
+/** What a resumed run may change: other checkpoints kept, the run folder moved. */
+const FREE = ['train.keep', 'run.dir'];
 
-/** The settings of a configuration by dotted path, as JSON; without those that a resumed run may change. */
-export function sharedSettings(config: unknown, path = ''): Map<string, string> {
-  const out = new Map<string, string>();
-  if (typeof config !== 'object' || config === null || Array.isArray(config)) {
-    if (!FREE.has(path)) out.set(path, JSON.stringify(config));
-    return out;
-  }
-  for (const [key, value] of Object.entries(config))
-    for (const entry of sharedSettings(value, path ? `${path}.${key}` : key)) out.set(...entry);
+/**
+ * The settings of a configuration by dotted path, as JSON; without those that a resumed run may change. More
+ * steps are such a change while the learning rate is constant; a schedule that ends at the last step would
+ * have been another from its first step on.
+ */
+export function sharedSettings(config: unknown): Map<string, string> {
+  const out = new Map(leavesOf(config, ''));
+  for (const path of FREE) out.delete(path);
+  if (out.get('optimizer.schedule') === '"constant"') out.delete('train.steps');
   return out;
+}
+
+function leavesOf(value: unknown, path: string): [string, string][] {
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    return [[path, JSON.stringify(value)]];
+  return Object.entries(value).flatMap(([key, inner]) => leavesOf(inner, path ? `${path}.${key}` : key));
 }
 
 /** One line for every setting that differs: `rollout.groupSize: 8, now 4`. */
