@@ -135,6 +135,31 @@ function variant(changes: Record<string, unknown>, edit?: (tensors: TensorMap) =
   return folder;
 }
 
+const OF_LAYER = 'model\\.layers\\.N\\.\\w+\\.\\w+_proj';
+const pathOf = (module: string): string => `${/gate|up|down/.test(module) ? 'mlp' : 'self_attn'}.${module}`;
+
+test('target_modules as an expression, as all-linear, as ends of paths; fields PEFT may add', () => {
+  for (const target_modules of [
+    OF_LAYER.replace('N', '[\\d]{1,}'),
+    '(?:.*?(?:self_attn|mlp).*?(?:q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj).*?)',
+    'all-linear',
+    'All-Linear',
+    LORA_MODULES.map(pathOf),
+    [0, 1].flatMap((layer) => LORA_MODULES.map((m) => `model.layers.${layer}.${pathOf(m)}`)),
+  ]) {
+    const { spec: found, tensors } = readAdapter(variant({ target_modules, of_the_future: { a: 1 } }));
+    expect([...found.targets].sort()).toEqual([...LORA_MODULES].sort());
+    expect(tensors.size).toBe(28);
+  }
+});
+
+test('a pickled adapter is refused by its name', () => {
+  const folder = variant({});
+  rmSync(join(folder, 'adapter_model.safetensors'));
+  writeFileSync(join(folder, 'adapter_model.bin'), 'x');
+  expect(() => readAdapter(folder)).toThrow(/adapter_model.bin is not supported[\s\S]*safe_serialization/);
+});
+
 test('adapters of other kinds are refused by name', () => {
   expect(readAdapter(variant({}, () => {})).tensors.size).toBe(28);
   const q0 = 'base_model.model.model.layers.0.self_attn.q_proj';
@@ -148,7 +173,11 @@ test('adapters of other kinds are refused by name', () => {
     [/fan_in_fan_out/, { fan_in_fan_out: true }],
     [/init_lora_weights/, { init_lora_weights: 'pissa_niter_16' }],
     [/peft_type/, { peft_type: 'IA3' }],
-    [/target_modules/, { target_modules: 'all-linear' }],
+    [/target_modules/, { target_modules: [] }],
+    [/only Python knows/, { target_modules: '(?P<name>q_proj)' }],
+    [/down_proj.lora_A.weight is not one of target_modules/, { target_modules: '.*\\.(q|v)_proj' }],
+    [/layers.1.*is not one of target_modules/, { target_modules: OF_LAYER.replace('N', '0') }],
+    [/layers.1.*is not one of target_modules/, { target_modules: LORA_MODULES.map((m) => `0.${pathOf(m)}`) }],
     [/unknown LoRA targets embed_tokens/, { target_modules: ['embed_tokens'] }],
     [/r: /, { r: '4' }],
     [/not of rank 8/, { r: 8 }],

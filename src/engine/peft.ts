@@ -4,13 +4,12 @@
  */
 import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
-import { basename, join } from 'node:path';
-import { z } from 'zod';
+import { join } from 'node:path';
 import { writeFolderAtomic } from '../base/atomic-write.ts';
 import { UserError } from '../base/errors.ts';
 import type { Random } from '../base/random.ts';
-import { problemsOf, readJsonFile } from '../base/read-json.ts';
 import type { DecoderConfig } from './model-config.ts';
+import { peftConfigJson, readPeftConfig } from './peft-config.ts';
 import { readSafetensors, writeSafetensors } from './safetensors.ts';
 import type { Adapter, LoraSpec, Tensor } from './types.ts';
 
@@ -104,7 +103,8 @@ export function initAdapter(config: DecoderConfig, spec: LoraSpec, random: Rando
 export function checkAdapterFits(adapter: Adapter, config: DecoderConfig, where?: string): void {
   const expected = loraTensorShapes(config, adapter.spec);
   const fail = (what: string): never => {
-    throw new UserError(what, where, 'The adapter was made for another base model, or is incomplete.');
+    const hint = 'The adapter was made for another base model, is incomplete, or adapts only some layers.';
+    throw new UserError(what, where, hint);
   };
   for (const [name, shape] of expected) {
     const tensor = adapter.tensors.get(name) ?? fail(`${name} is missing`);
@@ -127,22 +127,8 @@ export async function writeAdapter(
 ): Promise<void> {
   if (existsSync(folder))
     throw new UserError('exists already', folder, 'Adapters are never overwritten: choose another name.');
-  const { r, alpha, rslora, targets } = adapter.spec;
-  const config = {
-    base_model_name_or_path: options.baseModel,
-    bias: 'none',
-    fan_in_fan_out: false,
-    inference_mode: true,
-    lora_alpha: alpha,
-    lora_dropout: 0,
-    modules_to_save: null,
-    peft_type: 'LORA',
-    r,
-    target_modules: LORA_MODULES.filter((name) => targets.includes(name)),
-    task_type: 'CAUSAL_LM',
-    use_dora: false,
-    use_rslora: rslora,
-  };
+  const targets = LORA_MODULES.filter((name) => adapter.spec.targets.includes(name));
+  const config = peftConfigJson({ ...adapter.spec, targets }, options.baseModel);
   await writeFolderAtomic(folder, async (temporary) => {
     writeSafetensors(join(temporary, 'adapter_model.safetensors'), adapter.tensors, {
       dtype: 'F32',
@@ -152,107 +138,64 @@ export async function writeAdapter(
   });
 }
 
-/** Anything PEFT takes as "not used": null, false, an empty string, list or record. */
-const unused = z
-  .unknown()
-  .refine(
-    (v) => !v || (typeof v === 'object' && Object.keys(v).length === 0),
-    'is set, which is not supported',
-  )
-  .optional();
+const TENSOR_NAME =
+  /^base_model\.model\.(model\.layers\.\d+\.(?:self_attn|mlp)\.(\w+))\.lora_([AB])\.weight$/;
 
-/**
- * Fields that change what an adapter computes are pinned to what we compute; the rest is ignored. Some
- * initialisations (PiSSA, OLoRA, CorDA, LoftQ, …) also change the base model, so only the others pass.
- */
-const adapterConfigSchema = z.looseObject({
-  peft_type: z.literal('LORA'),
-  task_type: z.literal('CAUSAL_LM').nullish(),
-  r: z.number().int().positive(),
-  lora_alpha: z.number().positive(),
-  target_modules: z.array(z.string()).min(1),
-  bias: z.literal('none').default('none'),
-  use_rslora: z.boolean().default(false),
-  init_lora_weights: z.union([z.boolean(), z.enum(['gaussian', 'eva', 'orthogonal'])]).nullish(),
-  use_dora: unused,
-  use_qalora: unused,
-  use_bdlora: unused,
-  fan_in_fan_out: unused,
-  lora_bias: unused,
-  modules_to_save: unused,
-  rank_pattern: unused,
-  alpha_pattern: unused,
-  exclude_modules: unused,
-  layers_to_transform: unused,
-  layer_replication: unused,
-  trainable_token_indices: unused,
-  target_parameters: unused,
-  alora_invocation_tokens: unused,
-  arrow_config: unused,
-  kasa_config: unused,
-  monteclora_config: unused,
-});
-type AdapterConfig = z.infer<typeof adapterConfigSchema>;
+const ADAPTER_HINT =
+  'Give the folder of a PEFT LoRA adapter (adapter_config.json, adapter_model.safetensors).';
+const PICKLE_HINT =
+  'Save it again with safe_serialization=True: a .bin file is a pickle, which can run code when it is read.';
 
-function readConfig(file: string): AdapterConfig {
-  const result = adapterConfigSchema.safeParse(readJsonFile(file, z.unknown(), 'Copy the adapter again.'));
-  if (result.success) return result.data;
-  throw new UserError(
-    `not supported: ${problemsOf(result.error)}`,
-    file,
-    'Supported: plain LoRA, one rank and one alpha, no bias, no DoRA, no fully trained modules.',
-  );
+function requireFile(folder: string, name: string): string {
+  const file = join(folder, name);
+  if (existsSync(file)) return file;
+  if (!existsSync(folder)) throw new UserError('no such folder', folder, ADAPTER_HINT);
+  if (name.endsWith('.safetensors') && existsSync(join(folder, 'adapter_model.bin')))
+    throw new UserError(
+      'adapter_model.bin is not supported, only adapter_model.safetensors',
+      folder,
+      PICKLE_HINT,
+    );
+  throw new UserError(`${name} is missing`, folder, ADAPTER_HINT);
 }
 
-const TENSOR_NAME = /^base_model\.model\.model\.layers\.\d+\.(?:self_attn|mlp)\.(\w+)\.lora_([AB])\.weight$/;
-
 /**
- * Reads an adapter folder. Its tensors keep PEFT's names and come in the order of loraTensorShapes. Checked
- * here: the config's supported subset, names, A/B pairs, ranks, that every pair's module is a target and
- * every target has a pair. Whether it fits a base model: checkAdapterFits. UserError for anything amiss.
+ * Reads an adapter folder. Its tensors keep PEFT's names and come in the order of loraTensorShapes, widened
+ * to f32. Checked here: the config's supported subset, names, A/B pairs, ranks, that every pair's module is a
+ * target and, where the targets are a list, that every target has a pair. Whether it fits a base model:
+ * checkAdapterFits. UserError for anything amiss.
  */
 export function readAdapter(folder: string): Adapter {
-  const [configFile, weightsFile] = ['adapter_config.json', 'adapter_model.safetensors'].map((f) =>
-    join(folder, f),
-  );
-  for (const file of [configFile!, weightsFile!]) {
-    if (!existsSync(file)) {
-      const hint = 'Give the folder of a PEFT LoRA adapter (safetensors format).';
-      throw new UserError(
-        existsSync(folder) ? `${basename(file)} is missing` : 'no such folder',
-        folder,
-        hint,
-      );
-    }
-  }
-  const config = readConfig(configFile!);
-  // PEFT allows a suffix such as `self_attn.q_proj`; the last segment is the module's name.
-  const targets = [...new Set(config.target_modules.map((name) => name.slice(name.lastIndexOf('.') + 1)))];
-  const spec: LoraSpec = { r: config.r, alpha: config.lora_alpha, rslora: config.use_rslora, targets };
-  checkSpec(spec);
-  const { tensors } = readSafetensors(weightsFile!);
+  const config = readPeftConfig(requireFile(folder, 'adapter_config.json'));
+  const listed = config.targets?.map((name) => name.slice(name.lastIndexOf('.') + 1));
+  const { r, alpha, rslora } = config;
+  if (listed) checkSpec({ r, alpha, rslora, targets: listed });
+  const weightsFile = requireFile(folder, 'adapter_model.safetensors');
+  const { tensors } = readSafetensors(weightsFile);
   const fail = (what: string): never => {
     throw new UserError(what, weightsFile, 'The adapter is incomplete or of a kind that is not supported.');
   };
   const seen = new Set<string>();
   for (const [name, { shape }] of tensors) {
-    const [, module, side] = TENSOR_NAME.exec(name) ?? fail(`unexpected tensor ${name}`);
-    if (!targets.includes(module!)) fail(`${name} is not one of target_modules`);
+    const [, path, module, side] = TENSOR_NAME.exec(name) ?? fail(`unexpected tensor ${name}`);
+    if (!config.selects(path!)) fail(`${name} is not one of target_modules`);
     seen.add(module!);
     if (shape.length !== 2) fail(`${name} has shape [${shape}], not two dimensions`);
-    if (shape[side === 'A' ? 0 : 1] !== spec.r)
-      fail(`${name} has shape [${shape}], which is not of rank ${spec.r}`);
+    if (shape[side === 'A' ? 0 : 1] !== r) fail(`${name} has shape [${shape}], which is not of rank ${r}`);
     const partner = name.replace(/lora_[AB]/, side === 'A' ? 'lora_B' : 'lora_A');
     if (!tensors.has(partner)) fail(`${name} is there, ${partner} is missing`);
   }
-  for (const module of targets) if (!seen.has(module)) fail(`no tensors for the target ${module}`);
+  for (const module of listed ?? []) if (!seen.has(module)) fail(`no tensors for the target ${module}`);
+  if (seen.size === 0) fail('holds no tensors');
+  const spec: LoraSpec = { r, alpha, rslora, targets: [...new Set(listed ?? seen)] };
+  checkSpec(spec);
   return { spec, tensors: new Map([...tensors].sort(([a], [b]) => compareNames(a, b))) };
 }
 
 /** Layer, then module, then A before B. */
 function compareNames(a: string, b: string): number {
   const key = (name: string): number => {
-    const [, module, side] = TENSOR_NAME.exec(name)!;
+    const [, , module, side] = TENSOR_NAME.exec(name)!;
     const layer = Number(/layers\.(\d+)/.exec(name)![1]);
     const index = LORA_MODULES.indexOf(module as LoraModule);
     return (layer * LORA_MODULES.length + index) * 2 + (side === 'A' ? 0 : 1);

@@ -221,7 +221,11 @@ export function readSafetensors(path: string): { tensors: TensorMap; metadata: R
   }
 }
 
-function narrow(name: string, data: Float32Array, dtype: SafetensorsDtype): Uint8Array {
+/**
+ * The bytes of a tensor in `dtype`, rounded to nearest even. UserError with `name` when a finite value does
+ * not fit into F16.
+ */
+export function narrow(name: string, data: Float32Array, dtype: SafetensorsDtype): Uint8Array {
   if (dtype === 'F32') return new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
   const halves = new Uint16Array(data.length);
   if (dtype === 'BF16') f32ToBf16(data, halves);
