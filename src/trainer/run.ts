@@ -17,7 +17,7 @@ import {
   writeCheckpoint,
 } from './checkpoint.ts';
 import { rankingFigures, reportRun, singlePass } from './final-report.ts';
-import { createOnnxLearner } from './learner/onnx-learner.ts';
+import { createOnnxLearner } from './learner/engine-learner.ts';
 import { type LoopParts, trainLoop } from './loop.ts';
 import {
   configHash,
@@ -32,6 +32,7 @@ import {
 } from './prepare.ts';
 import { publish } from './publish.ts';
 import { type RunFolder, runFolder, writeConfig, writeEvaluation, writeTrajectories } from './run-folder.ts';
+import { writeRunInputs } from './run-inputs.ts';
 import { checkSameRun } from './same-run.ts';
 import { loraSpec, type StartParts, startRun, startState } from './start-run.ts';
 import { evalMetrics, stepLine, stepMetrics } from './step-record.ts';
@@ -107,6 +108,7 @@ async function trainAndReport(
   try {
     begin();
     await writeConfig(folder, config);
+    await writeRunInputs(folder.root, config, data, model.folder);
     await mkdir(folder.adapters, { recursive: true });
     const { endpoint, server } = await startPolicyService(config, model, folder.adapters);
     try {
