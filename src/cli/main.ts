@@ -110,6 +110,20 @@ function createProgram(streams: Streams, exit: (code: number) => void): Command 
     );
 
   program
+    .command('export')
+    .description('write an adapter in PEFT format, or the merged model, with a model card')
+    .argument('<run or adapter>', 'folder of a run, or of an adapter in PEFT format')
+    .requiredOption('--out <folder>', 'where to write it')
+    .option('--merged', 'the base model with the adapter merged into its weights')
+    .option('--checkpoint <which>', "best, last, or an adapter's name (default: the run's chosen one)")
+    .option('--base <folder>', 'the base model (default: what the run or the adapter names)')
+    .option('--base-name <id>', "the base model's name on the Hugging Face hub")
+    .option('--force', 'replace an earlier export there')
+    .action(async (target, options) =>
+      exit(await (await import('./export.ts')).exportCommand(target, options, streams)),
+    );
+
+  program
     .command('build-model')
     .description("make a configuration's base model, if it says how and the folder is absent")
     .argument('<config>', 'YAML file with a section model.build')

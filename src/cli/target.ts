@@ -7,7 +7,7 @@ import { UserError } from '../base/errors.ts';
 import { readJsonFile } from '../base/read-json.ts';
 import { loadConfig, type Overrides, parseConfig } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
-import { parseAdapterName } from '../trainer/adapter-name.ts';
+import { newestAdapter } from '../trainer/adapter-name.ts';
 
 const summarySchema = z.looseObject({ adapter: z.string() });
 
@@ -42,12 +42,8 @@ async function adapterOfRun(root: string): Promise<string> {
     return join(adapters, basename(adapter));
   }
   const names = existsSync(adapters) ? await readdir(adapters) : [];
-  const versions = names.flatMap((name) => {
-    const about = parseAdapterName(name);
-    return about ? [{ name, ...about }] : [];
-  });
-  const [newest] = versions.sort((a, b) => b.version - a.version || b.attempt - a.attempt);
-  if (newest) return join(adapters, newest.name);
+  const newest = newestAdapter(names);
+  if (newest) return join(adapters, newest);
   throw new UserError(
     'has no adapter yet',
     root,

@@ -72,7 +72,7 @@ function openFile(file: string): number {
 }
 
 /** The checked header of one file: entries in the order of their bytes, which leave no gap and no overlap. */
-function readHeader(file: string): { entries: SafetensorsEntry[]; metadata: Record<string, string> } {
+export function readHeader(file: string): { entries: SafetensorsEntry[]; metadata: Record<string, string> } {
   const fd = openFile(file);
   try {
     const stat = fstatSync(fd);

@@ -17,3 +17,12 @@ export function parseAdapterName(name: string): AdapterName | null {
   const found = /^[^.].*-v(\d+)(?:-r(\d+))?$/.exec(name);
   return found && { version: Number(found[1]), attempt: Number(found[2] ?? 1) };
 }
+
+/** The newest of a run's adapters: the highest version, of that the last attempt; undefined where none is one. */
+export function newestAdapter(names: readonly string[]): string | undefined {
+  const found = names.flatMap((name) => {
+    const about = parseAdapterName(name);
+    return about ? [{ name, ...about }] : [];
+  });
+  return found.sort((a, b) => b.version - a.version || b.attempt - a.attempt)[0]?.name;
+}
