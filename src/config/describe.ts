@@ -18,30 +18,63 @@ export interface SchemaNode {
   items?: SchemaNode;
   prefixItems?: SchemaNode[];
   anyOf?: SchemaNode[];
+  /** Sections that their `kind` tells apart. */
+  oneOf?: SchemaNode[];
   default?: unknown;
 }
 
 /** The configuration's schema, as a tree. */
 const schemaTree = z.toJSONSchema(configSchema, { io: 'input' }) as SchemaNode;
 
+/** The nodes that a value may be: the alternatives of a union, or the one. */
+const optionsOf = (node: SchemaNode | undefined): SchemaNode[] =>
+  node ? (node.anyOf ?? node.oneOf ?? [node]) : [];
+
 /** The node at a path; undefined where the schema knows no such path. Array items: their index. */
 export function nodeAt(path: readonly PropertyKey[]): SchemaNode | undefined {
   let node: SchemaNode | undefined = schemaTree;
   for (const key of path) {
-    const options: SchemaNode[] = node?.anyOf ?? (node ? [node] : []);
-    node = undefined;
-    for (const option of options) {
-      if (typeof key === 'number') node ??= option.prefixItems?.[key] ?? option.items;
-      else if (option.properties && Object.hasOwn(option.properties, key))
-        node ??= option.properties[String(key)];
-    }
+    const found: SchemaNode[] = optionsOf(node)
+      .map((option) => childOf(option, key))
+      .filter((child) => child !== undefined);
+    const kinds = found.map((child) => child.const).filter((kind) => kind !== undefined);
+    node = found.length > 1 && kinds.length === found.length ? { enum: kinds } : found[0];
   }
   return node;
+}
+
+function childOf(node: SchemaNode, key: PropertyKey): SchemaNode | undefined {
+  if (typeof key === 'number') return node.prefixItems?.[key] ?? node.items;
+  const name = String(key);
+  return node.properties && Object.hasOwn(node.properties, name) ? node.properties[name] : undefined;
+}
+
+/** The section that `value` is, where its `kind` tells sections apart; a kind left out is the default one. */
+function sectionOf(node: SchemaNode, value: unknown): SchemaNode {
+  const kind = (value as { kind?: unknown } | null | undefined)?.kind;
+  const fits = ({ properties }: SchemaNode) =>
+    kind === undefined ? properties?.kind?.default !== undefined : properties?.kind?.const === kind;
+  return node.oneOf?.find(fits) ?? node;
+}
+
+/** Keys of the section at `path` that may stand in `value`, and the kinds of section that know `key`. */
+export function sectionKeys(
+  path: readonly PropertyKey[],
+  value: unknown,
+  key: string,
+): { known: string[]; kinds: (string | number)[] } {
+  const node = nodeAt(path) ?? {};
+  const others = (node.oneOf ?? []).filter((option) => childOf(option, key));
+  return {
+    known: Object.keys(sectionOf(node, value).properties ?? {}),
+    kinds: others.flatMap(({ properties }) => properties?.kind?.const ?? []),
+  };
 }
 
 /** In words: `a whole number, at least 1`, `one of recall, mrr, ndcg`, `true or false`. */
 export function describeNode(node: SchemaNode): string {
   if (node.anyOf) return node.anyOf.map(describeNode).join(' or ');
+  if (node.oneOf) return `a section with the keys ${[...new Set(node.oneOf.flatMap(keysOf))].join(', ')}`;
   if (node.enum) return `one of ${node.enum.join(', ')}`;
   if (node.const !== undefined) return `only ${node.const}`;
   switch (node.type) {
@@ -58,11 +91,13 @@ export function describeNode(node: SchemaNode): string {
     case 'array':
       return describeArray(node);
     case 'object':
-      return `a section with the keys ${Object.keys(node.properties ?? {}).join(', ')}`;
+      return `a section with the keys ${keysOf(node).join(', ')}`;
     default:
       return 'a value';
   }
 }
+
+const keysOf = (node: SchemaNode): string[] => Object.keys(node.properties ?? {});
 
 function describeArray(node: SchemaNode): string {
   if (node.prefixItems) {
@@ -87,9 +122,10 @@ function bounds(node: SchemaNode): string[] {
 /** `value` with the schema's defaults put in where a key is absent; wrong values stay as they are. */
 export function withDefaults(value: unknown, node: SchemaNode = schemaTree): unknown {
   const given = value === undefined ? structuredClone(node.default) : value;
-  if (!node.properties || typeof given !== 'object' || given === null || Array.isArray(given)) return given;
+  const { properties } = sectionOf(node, given);
+  if (!properties || typeof given !== 'object' || given === null || Array.isArray(given)) return given;
   const filled: Record<string, unknown> = { ...given };
-  for (const [key, child] of Object.entries(node.properties)) {
+  for (const [key, child] of Object.entries(properties)) {
     const inner = withDefaults(filled[key], child);
     if (inner !== undefined) filled[key] = inner;
   }
@@ -123,8 +159,11 @@ function editDistance(a: string, b: string): number {
 
 /** Every dotted path of the schema that ends in a value or a section. */
 export function knownPaths(node: SchemaNode = schemaTree, prefix = ''): string[] {
-  return Object.entries(node.properties ?? {}).flatMap(([key, child]) => [
-    prefix + key,
-    ...knownPaths(child, `${prefix}${key}.`),
-  ]);
+  const paths = optionsOf(node).flatMap(({ properties }) =>
+    Object.entries(properties ?? {}).flatMap(([key, child]) => [
+      prefix + key,
+      ...knownPaths(child, `${prefix}${key}.`),
+    ]),
+  );
+  return [...new Set(paths)];
 }

@@ -182,6 +182,43 @@ eval:
   });
 });
 
+describe('the learner, whose kind decides its keys', () => {
+  test('each kind has its own defaults; no kind is onnx', () => {
+    const learner = (set: string[]) => parseConfig(GOOD, 'x.yaml', { set }).learner;
+    expect(learner([])).toEqual({ kind: 'onnx', tokensPerPass: 8192, maxTreeTokens: 1024, threads: 2 });
+    expect(learner(['learner.threads=3'])).toMatchObject({ kind: 'onnx', threads: 3 });
+    expect(learner(['learner.kind=tfjs'])).toMatchObject({ kind: 'tfjs', threads: 2 });
+    const torch = learner(['learner.kind=torch', 'learner.nodes={count: 2, address: gpu-0}']);
+    expect(torch).toMatchObject({ python: 'python3', processes: 1, device: 'auto', dtype: 'float32' });
+    expect(torch).toMatchObject({ nodes: { count: 2, address: 'gpu-0', port: 29_500 } });
+    expect(learner(['learner.kind=torch', 'learner.nodes.count=2', 'learner.nodes=null'])).not.toHaveProperty(
+      'nodes',
+    );
+  });
+
+  test("another kind's key, an unknown key and an unknown kind are told apart", () => {
+    expect(failure(`${GOOD}learner:\n  processes: 2\n`)).toContain(
+      'line 12: learner.processes: only with learner.kind torch',
+    );
+    expect(failure(`${GOOD}learner: {kind: torch, proceses: 2}`)).toContain('did you mean processes?');
+    expect(failure(`${GOOD}learner: {kind: jax}`)).toContain(
+      'learner.kind: "jax" is not allowed; give one of onnx, tfjs, torch',
+    );
+    expect(failure(`${GOOD}learner: 3`)).toContain('give a section with the keys kind, tokensPerPass');
+    expect(failure(GOOD, { set: ['learner.dtype=f16', 'learner.kind=torch'] })).toContain(
+      '--set learner.dtype=f16: learner.dtype: "f16" is not allowed; give one of float32, bfloat16',
+    );
+    expect(failure(GOOD, { set: ['learner.nodes.count=1', 'learner.kind=torch'] })).toMatch(/at least 2/);
+  });
+
+  test.each(['onnx', 'tfjs', 'torch'])('rules across fields see the defaults of %s', (kind) => {
+    // Beside another mistake the schema gives no defaults, and the rules must fill them in themselves.
+    const text = GOOD.replace('steps: 12', 'steps: -1');
+    const message = failure(`${text}learner: {kind: ${kind}, tokensPerPass: 1000}`);
+    expect(message).toContain('learner.tokensPerPass: must be at least learner.maxTreeTokens (1024)');
+  });
+});
+
 describe('rules across fields', () => {
   const rules: [name: string, set: string[], path: string, wrong: RegExp][] = [
     [

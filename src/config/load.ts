@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { isMap, isPair, LineCounter, type ParsedNode, parseDocument } from 'yaml';
 import type { z } from 'zod';
 import { messageOf, UserError } from '../base/errors.ts';
-import { describeNode, knownPaths, nearestKey, nodeAt, withDefaults } from './describe.ts';
+import { describeNode, knownPaths, nearestKey, nodeAt, sectionKeys, withDefaults } from './describe.ts';
 import { brokenRules, valueAt } from './rules.ts';
 import { type Config, configSchema } from './schema.ts';
 
@@ -150,11 +150,15 @@ function schemaMistakes(tree: unknown, issues: readonly z.core.$ZodIssue[]): Mis
 function mistakesOf(tree: unknown, issue: z.core.$ZodIssue): Mistake[] {
   const path = [...issue.path];
   if (issue.code === 'unrecognized_keys') {
-    const known = Object.keys(nodeAt(path)?.properties ?? {});
+    const section = valueAt(tree, path.join('.'));
     return issue.keys.map((key) => {
+      const { known, kinds } = sectionKeys(path, section, key);
       const near = nearestKey(key, known);
-      const help = near ? `did you mean ${near}?` : `known here: ${known.join(', ')}`;
-      return { path: [...path, key], what: `unknown key; ${help}` };
+      const what =
+        kinds.length > 0
+          ? `only with ${[...path, 'kind'].join('.')} ${kinds.join(' or ')}`
+          : `unknown key; ${near ? `did you mean ${near}?` : `known here: ${known.join(', ')}`}`;
+      return { path: [...path, key], what };
     });
   }
   const node = nodeAt(path);
