@@ -27,7 +27,7 @@ export async function exportCommand(
       'give one such as Qwen/Qwen3-0.6B',
     );
   const log = (line: string): void => void streams.stderr.write(`${line}\n`);
-  const interrupt = onInterrupt((name) => log(`${name}: nothing was written`));
+  const interrupt = onInterrupt((name) => log(`${name}: stopping`));
   const { signal } = interrupt;
   try {
     const { adapter } = await exportPolicy({
@@ -45,8 +45,9 @@ export async function exportCommand(
     return 0;
   } catch (error) {
     const code = interrupt.exitCode();
-    if (code !== null && error === signal.reason) return code;
-    throw error;
+    if (code === null || error !== signal.reason) throw error;
+    log('stopped; nothing was written');
+    return code;
   } finally {
     interrupt.stop();
   }

@@ -259,7 +259,7 @@ describe('the card says what the run recorded', () => {
       '| trained on | `train.jsonl` | 77 questions |',
       'rank 4, alpha 8, so B·A counts 2 times, on `q_proj`, `v_proj`',
       'vllm serve Qwen/Qwen3-0.6B --enable-lora --max-lora-rank 8 --lora-modules demo-v2=<this folder>',
-      'chosen on the held-out questions',
+      'picked among those of its run on the held-out questions',
     ])
       expect(body).toContain(text);
     const settings = parse(/```yaml\n([\s\S]*?)```/.exec(body)![1]!) as Record<string, object>;
@@ -274,6 +274,7 @@ describe('the card says what the run recorded', () => {
     expect(card()).toContain('| before GRPO (after the warm start) | 0.250 |');
     expect(card()).toContain('| this adapter | 0.400 |');
     expect(card()).not.toContain('95 %');
+    expect(card()).not.toContain('picked among');
     writeJson(join(run.root, 'evaluations', 'step-000000.json'), evaluationOf(0.25, 9));
     await exported({ checkpoint: 'demo-v4', force: true });
     // Measured on other questions: not beside each other.

@@ -63,7 +63,8 @@ export async function exportPolicy(options: ExportOptions): Promise<{ adapter: s
   const called = baseName(path, options.baseName);
   if (!called.hub && !merged)
     log(`note: the base model is called ${called.name}, which others cannot find: name it by --base-name`);
-  const facts = cardFacts(source, adapter, { merged, base: called });
+  const pickedOnHeldOut = (options.checkpoint ?? source.run?.config.eval.choose) === 'best';
+  const facts = cardFacts(source, adapter, { merged, base: called, pickedOnHeldOut });
   const config = peftConfigJson(facts.spec, called.name);
   const problems = vllmProblems(config, headers(source.adapterFolder));
   const [error] = problems.filter(({ kind }) => kind === 'error');
@@ -102,7 +103,7 @@ function checkGivenBase(options: ExportOptions, path: string | null, base: strin
 function cardFacts(
   { name, run, adapterFolder: _ }: ExportSource,
   { spec, tensors }: Adapter,
-  about: Pick<CardFacts, 'merged' | 'base'>,
+  about: Pick<CardFacts, 'merged' | 'base' | 'pickedOnHeldOut'>,
 ): CardFacts {
   const targets = LORA_MODULES.filter((module) => spec.targets.includes(module));
   return {

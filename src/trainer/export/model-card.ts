@@ -19,6 +19,8 @@ export interface CardFacts {
   parameters: number;
   /** Null for an adapter that lies in no run. */
   run: RunFacts | null;
+  /** Whether the adapter was picked among the run's for its held-out figures. */
+  pickedOnHeldOut: boolean;
   /** Of the program that wrote the export. */
   version: string;
 }
@@ -33,7 +35,7 @@ export function modelCard(facts: CardFacts): string {
       : []),
     adapter(facts),
     use(facts),
-    limits(facts.run),
+    limits(facts),
     `Written by \`lexpo export\`, version ${facts.version}.`,
   ];
   return `${sections.filter((section) => section !== '').join('\n\n')}\n`;
@@ -234,14 +236,16 @@ function use({ name, merged, base, spec }: CardFacts): string {
   ].join('\n\n');
 }
 
-function limits(run: RunFacts | null): string {
+function limits({ run, pickedOnHeldOut }: CardFacts): string {
   const lines = [
     ...(run
       ? [
           '- It plans and rewrites searches. It is not trained to answer legal questions.',
           '- The figures hold for these prompts, this corpus and this retrieval; nothing else was measured.',
-          ...(run.config.eval.choose === 'best'
-            ? ['- The best adapter of a run is chosen on the held-out questions, which flatters its figures.']
+          ...(pickedOnHeldOut
+            ? [
+                '- The adapter was picked among those of its run on the held-out questions, which flatters its figures.',
+              ]
             : []),
         ]
       : []),
