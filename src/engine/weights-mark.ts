@@ -1,28 +1,24 @@
-/** Telling the weights of a model folder from others, without reading gigabytes. */
+/** Telling the weights of a model folder from others. */
 import { createHash } from 'node:crypto';
-import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
+import { closeSync, openSync, readSync } from 'node:fs';
 import { readSafetensorsIndex } from './safetensors.ts';
 
-const MIB = 1 << 20;
+const CHUNK_BYTES = 4 << 20;
 
 /**
- * A hash of the size and of the first and last MiB of every weights file of a model folder. Training moves
- * every tensor, so weights that were trained further, or anew, have another one. UserError where
- * `readSafetensorsIndex` has one.
+ * A hash of every byte of the weights files of a model folder, in the order of their names: 16 hex digits of
+ * SHA-256. All of it is read, since a weight changed in the middle of a file is another model: about a second
+ * a gigabyte, of bytes that the sessions are going to read anyway. UserError where `readSafetensorsIndex`
+ * has one.
  */
 export function weightsMark(folder: string): string {
   const files = [...new Set([...readSafetensorsIndex(folder).values()].map(({ file }) => file))].sort();
   const hash = createHash('sha256');
+  const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
   for (const file of files) {
     const fd = openSync(file, 'r');
     try {
-      const { size } = fstatSync(fd);
-      hash.update(`${size}\n`);
-      const part = Buffer.alloc(Math.min(size, MIB));
-      for (const position of [0, size - part.length]) {
-        readSync(fd, part, 0, part.length, position);
-        hash.update(part);
-      }
+      for (let n = readSync(fd, chunk); n > 0; n = readSync(fd, chunk)) hash.update(chunk.subarray(0, n));
     } finally {
       closeSync(fd);
     }
