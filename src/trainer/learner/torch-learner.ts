@@ -1,0 +1,77 @@
+/** The `torch` learner as the loop sees it: the contract's calls as messages to `torch/learner.py`. */
+import { z } from 'zod';
+import type { Learner, LearnerOptions } from './learner.ts';
+import type { TorchSettings } from './torch-launch.ts';
+import { startTorch, type TorchProcess } from './torch-process.ts';
+import { type Message, packBatch, packState, unpackState, unpackValues } from './wire.ts';
+
+/**
+ * Starts the processes, loads the model in each, and waits for that.
+ *
+ * @throws UserError for whatever keeps it from starting (torch-process.ts), and for a model that transformers
+ *   cannot load. Every call fails with one when a process ends or does not answer in time.
+ */
+export async function createTorchLearner(options: LearnerOptions, settings: TorchSettings): Promise<Learner> {
+  const process = await startTorch(settings);
+  try {
+    return await openTorchLearner(process, options, settings);
+  } catch (error) {
+    await process.close();
+    throw error;
+  }
+}
+
+const updateSchema = z.looseObject({ gradNorm: z.number().nullable(), applied: z.boolean() });
+
+/**
+ * A learner in running processes, in place of the one that they held before. `attention` is for tests: `auto`
+ * is flex attention on GPUs and a dense mask on the CPU.
+ */
+export async function openTorchLearner(
+  process: TorchProcess,
+  { modelFolder, spec, optimizer, start }: LearnerOptions,
+  { dtype, gradientCheckpointing, startDeadlineMs, callDeadlineMs }: TorchSettings,
+  attention: 'auto' | 'flex' | 'dense' = 'auto',
+): Promise<Learner> {
+  const names = [...start.adapter.tensors.keys()];
+  const call = (kind: string, body: Message['body'] = {}, tensors: Message['tensors'] = new Map()) =>
+    process.call({ kind, body, tensors }, kind === 'open' ? startDeadlineMs : callDeadlineMs);
+  const state = packState(start);
+  await call(
+    'open',
+    { ...state.body, modelFolder, optimizer, dtype, gradientCheckpointing, attention },
+    state.tensors,
+  );
+  let gathered = false;
+  return {
+    async rowValues(batch, weights, temperature) {
+      checkRows(batch.targetId.length);
+      const { body, tensors } = packBatch(batch);
+      return unpackValues(await call('rowValues', { ...body, weights, temperature }, tensors));
+    },
+    async accumulate(batch, coef, entropyCoef, temperature) {
+      checkRows(batch.targetId.length);
+      const { body, tensors } = packBatch(batch, { coef, entropyCoef });
+      const rows = unpackValues(await call('accumulate', { ...body, temperature }, tensors));
+      gathered = true;
+      return rows;
+    },
+    async update(learningRate) {
+      if (!gathered) throw new Error('update without a gradient: nothing was accumulated');
+      gathered = false;
+      const { gradNorm, applied } = updateSchema.parse((await call('update', { learningRate })).body);
+      return { gradNorm: gradNorm ?? Number.NaN, applied };
+    },
+    async freezeReference() {
+      await call('freezeReference');
+    },
+    async state() {
+      return unpackState(await call('state'), spec, names);
+    },
+    close: () => process.close(),
+  };
+}
+
+function checkRows(rows: number): void {
+  if (rows === 0) throw new Error('a batch needs at least one row');
+}
