@@ -132,7 +132,10 @@ describe('writeFolderAtomic', () => {
       },
       { replace: true },
     );
-    await expect(failing).rejects.toThrow(UserError);
+    const failure = await failing.catch((error: unknown) => error);
+    expect(failure).toBeInstanceOf(UserError);
+    expect(String(failure)).toContain(`${join(path, 'y')}: the disk is full`);
+    expect(String(failure)).not.toContain('.tmp-');
     expect(readFileSync(join(path, 'deep', 'x'), 'utf8')).toBe('1');
     expect(readdirSync(folder)).toEqual(['c']);
   });

@@ -79,8 +79,14 @@ export async function writeFolderAtomic(
     if (old) await rm(old, { recursive: true, force: true });
   } catch (error) {
     if (temporary) await rm(temporary, { recursive: true, force: true });
-    throw writeError(error, path);
+    throw writeError(temporary ? renamed(error, temporary, path) : error, path);
   }
+}
+
+/** A mistake about something inside `temporary` is told by the name that it would have had. */
+function renamed(error: unknown, temporary: string, path: string): unknown {
+  if (!(error instanceof UserError && error.where?.startsWith(temporary))) return error;
+  return new UserError(error.what, path + error.where.slice(temporary.length), error.hint);
 }
 
 /** Flushes a file, or the names in a folder. */

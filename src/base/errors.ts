@@ -7,7 +7,7 @@ export class UserError extends Error {
   override name = 'UserError';
   /** `where`: a path, a config key, a URL. `hint`: what to do about it. */
   constructor(
-    what: string,
+    readonly what: string,
     readonly where?: string,
     readonly hint?: string,
   ) {

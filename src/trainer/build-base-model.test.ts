@@ -1,4 +1,4 @@
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -105,7 +105,15 @@ describe('buildBaseModel', () => {
         throw new Error('disk full');
       },
     };
+    const there = readdirSync(root);
     await expect(build('failed', broken)).rejects.toThrow('disk full');
-    expect(existsSync(join(root, 'failed'))).toBe(false);
+    expect(readdirSync(root)).toEqual(there);
+  });
+
+  it('two that make the same folder at once: one of them stays, both are content', async () => {
+    const lines = await Promise.all([build('raced'), build('raced')]);
+    expect(bytes('raced').equals(bytes('tiny'))).toBe(true);
+    expect(lines.flat().filter((line) => /another process/.test(line))).toHaveLength(1);
+    expect(readdirSync(root).filter((name) => name.includes('raced'))).toEqual(['raced']);
   });
 });

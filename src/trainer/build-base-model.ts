@@ -3,8 +3,9 @@
  * tokenizer and weights pretrained on a corpus of statutes. Such a model knows nothing but the corpus and
  * the environment's formats; it exists so that a policy can be trained on any machine in minutes.
  */
-import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { existsSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { writeFolderAtomic } from '../base/atomic-write.ts';
 import { UserError } from '../base/errors.ts';
 import { stream } from '../base/random.ts';
 import { writeSafetensors } from '../engine/safetensors.ts';
@@ -90,19 +91,29 @@ export interface BuildBaseModelOptions {
 }
 
 /**
- * Builds the model folder. It appears under its name only when complete: until then its files are in
- * `<folder>.partial`. The same options give the same bytes. UserError when the folder exists.
+ * Builds the model folder, which appears when it is whole. The same options give the same bytes. UserError
+ * when the folder exists. Where another process makes the same folder first, that one stays, and `log` says so.
  */
 export async function buildBaseModel(options: BuildBaseModelOptions): Promise<void> {
-  const { articles, queries, folder, size, seed, log } = options;
+  const { folder, log } = options;
   if (existsSync(folder)) {
     throw new UserError('exists already', folder, 'Remove it, or name another folder.');
   }
-  const partial = `${folder}.partial`;
-  rmSync(partial, { recursive: true, force: true });
-  mkdirSync(dirname(folder), { recursive: true });
-  mkdirSync(partial);
+  let whole = false;
+  try {
+    await writeFolderAtomic(folder, async (temporary) => {
+      await fillFolder(temporary, options);
+      whole = true;
+    });
+  } catch (error) {
+    if (!whole || !existsSync(join(folder, 'config.json'))) throw error;
+    log(`${folder} was made by another process meanwhile: that one is taken`);
+  }
+}
 
+/** Tokenizer, config and weights, trained. */
+async function fillFolder(folder: string, options: BuildBaseModelOptions): Promise<void> {
+  const { articles, queries, size, seed, log } = options;
   const pack = PACKS['zh-compact'];
   const shape = SHAPES[size];
   const terms = mineTerms(articles);
@@ -114,47 +125,43 @@ export async function buildBaseModel(options: BuildBaseModelOptions): Promise<vo
     required: requiredCharacters(pack),
     maxLength: MAX_LENGTH,
   });
-  writeTokenizer(partial, files);
-  writeJson(join(partial, 'config.json'), configJson(shape, files));
-  writeJson(join(partial, 'generation_config.json'), {
+  writeTokenizer(folder, files);
+  writeJson(join(folder, 'config.json'), configJson(shape, files));
+  writeJson(join(folder, 'generation_config.json'), {
     eos_token_id: files.endId,
     pad_token_id: files.padId,
     do_sample: true,
     temperature: 1,
   });
   const weights = initialWeights(shape, files.vocabSize, seed);
-  writeSafetensors(join(partial, 'model.safetensors'), weights, { dtype: 'F32', metadata: { format: 'pt' } });
+  writeSafetensors(join(folder, 'model.safetensors'), weights, { dtype: 'F32', metadata: { format: 'pt' } });
   log(
     `${size} base model: ${parameters(weights).toLocaleString('en')} parameters, ${files.vocabSize} tokens`,
   );
-
-  if (options.tokens > 0) {
-    const tokenizer = loadTokenizer(partial);
-    const template = loadChatTemplate(partial);
-    const samples = pretrainSampler({
-      articles,
-      source,
-      pack,
-      offered: offeredActions({ allowOriginal: true }),
-      focus,
-      renderPrompt: (messages) =>
-        renderPromptIds(template, tokenizer, messages, { addGenerationPrompt: true }),
-      encode: tokenizer.encode,
-      endId: files.endId,
-      seed,
-    });
-    await pretrain({
-      folder: partial,
-      samples,
-      tokens: options.tokens,
-      tokensPerStep: options.tokensPerStep ?? shape.tokensPerStep,
-      learningRate: options.learningRate ?? shape.learningRate,
-      warmupShare: 0.03,
-      threads: options.threads,
-      log,
-    });
-  }
-  renameSync(partial, folder);
+  if (options.tokens === 0) return;
+  const tokenizer = loadTokenizer(folder);
+  const template = loadChatTemplate(folder);
+  const samples = pretrainSampler({
+    articles,
+    source,
+    pack,
+    offered: offeredActions({ allowOriginal: true }),
+    focus,
+    renderPrompt: (messages) => renderPromptIds(template, tokenizer, messages, { addGenerationPrompt: true }),
+    encode: tokenizer.encode,
+    endId: files.endId,
+    seed,
+  });
+  await pretrain({
+    folder,
+    samples,
+    tokens: options.tokens,
+    tokensPerStep: options.tokensPerStep ?? shape.tokensPerStep,
+    learningRate: options.learningRate ?? shape.learningRate,
+    warmupShare: 0.03,
+    threads: options.threads,
+    log,
+  });
 }
 
 function* vocabularyTexts(articles: readonly Article[], queries: readonly Query[]): Iterable<string> {
