@@ -313,7 +313,9 @@ class Learner:
         model.config.attention_dropout = 0.0
         model.train()
         if checkpointing:
-            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+            name = "activation_checkpointing_enable"  # its name since transformers 5
+            enable = getattr(model, name, None) or model.gradient_checkpointing_enable
+            enable({"use_reentrant": False})
         size = sum(math.prod(shape) for shape in shapes.values())
         self.theta, self.gradient, self.first, self.second = (
             torch.zeros(size, device=self.device) for _ in range(4)
