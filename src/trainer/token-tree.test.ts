@@ -72,6 +72,27 @@ describe('packSamples', () => {
     expect(packed.passes[0]!.batch.targetId).toEqual(Int32Array.from([6, 7, 8]));
   });
 
+  it('cuts where least is shared, and keeps samples that share nothing apart', () => {
+    const group = (first: number, outputs: number[]) =>
+      outputs.map((id) => ({ promptIds: [first, 1, 2, 3, 4, 5, 6, 7], outputIds: [id, 9] }));
+    // Filled to the brim, the first tree would take one of the second group along, whose prompt costs 8 again.
+    const samples = [...group(1, [1, 2, 3]), ...group(2, [1, 2, 3])];
+    const packed = packSamples(samples, { maxTreeTokens: 20, tokensPerPass: 64 });
+    expect(packed.tokensAfter).toBe(2 * (8 + 3));
+    const { batch } = packSamples(samples, { maxTreeTokens: 512, tokensPerPass: 512 }).passes[0]!;
+    expect([batch.trees, batch.length]).toEqual([2, 16]);
+  });
+
+  it('batches trees of like size, so that little is padding', () => {
+    const sizes = [200, 196, 190, 30, 28, 20, 8];
+    const samples = sizes.map((n, i) => ({ promptIds: Array<number>(n).fill(i), outputIds: [1] }));
+    const { passes } = packSamples(samples, { maxTreeTokens: 256, tokensPerPass: 4096 });
+    expect(passes.map(({ batch }) => [batch.trees, batch.length])).toEqual([
+      [3, 200],
+      [4, 32],
+    ]);
+  });
+
   it('adds the coefficients of tokens that share a row, and gives each its value back', () => {
     const samples = [
       { promptIds: [1], outputIds: [2] },

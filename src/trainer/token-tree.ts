@@ -4,8 +4,8 @@
  * The rollouts of a query share their prompt and the roles share their system prompts, so most tokens of
  * a step are repeats. Sorted by token ids, the samples are the depth-first order of their common trie: a
  * sample adds only what lies beyond its longest common prefix with the one before. The walk is cut into
- * trees under a token budget (a cut repeats the shared prefix in the next tree), and trees of like size
- * are batched into passes. A position attends to its ancestors only and its rotary position is its depth,
+ * trees under a token budget, where a cut costs least: it repeats the shared prefix in the next tree. Trees of
+ * like size are batched into passes, so that little is padding. A position attends to its ancestors only and its rotary position is its depth,
  * so gradients equal those of training every sample alone.
  *
  * The last token of a sample predicts nothing and gets no position. Sampled tokens that have the same
@@ -13,6 +13,7 @@
  */
 import { UserError } from '../base/errors.ts';
 import type { TreeBatch } from '../engine/types.ts';
+import { cheapestParts } from './cheapest-parts.ts';
 
 /** Prompt and sampled ids of one agent call. Only `outputIds` carry loss. */
 export interface Sample {
@@ -57,7 +58,10 @@ interface Tree {
   tokens: [number, number][];
 }
 
-const PAD_TO = 32;
+/** Lengths of passes are multiples of this. */
+const PAD_TO = 8;
+/** What one more pass costs, in padded positions (measured on the embedded learner). */
+const PASS_COST = 128;
 
 const emptyTree = (): Tree => ({
   ids: [],
@@ -108,21 +112,40 @@ export function packSamples(samples: readonly Sample[], limits: TreeLimits): Pac
   const order = samples.map((_, s) => s).filter((s) => samples[s]!.outputIds.length > 0);
   order.sort((x, y) => compareIds(inputs[x]!, inputs[y]!) || x - y);
 
-  const trees: Tree[] = [];
-  let tree = emptyTree();
+  const trees = cutWalk(
+    order.map((s) => inputs[s]!),
+    limits.maxTreeTokens,
+  ).map(([start, end]) => growTree(order.slice(start, end), samples, inputs, offsets));
+  const tokensAfter = trees.reduce((sum, t) => sum + t.ids.length, 0);
+  return { passes: batchTrees(trees, limits.tokensPerPass), offsets, tokensBefore, tokensAfter };
+}
+
+/** Parts of the walk, each within the budget, with the fewest positions in all. */
+function cutWalk(walk: readonly number[][], maxTreeTokens: number): [start: number, end: number][] {
+  // before[k]: positions of the first k samples, each without what it shares with the one before it.
+  const before = [0];
+  for (const [k, input] of walk.entries())
+    before.push(before[k]! + input.length - (k === 0 ? 0 : commonPrefix(walk[k - 1]!, input)));
+  return cheapestParts(walk.length, (start, end) => {
+    const size = walk[start]!.length + before[end]! - before[start + 1]!;
+    return size > maxTreeTokens ? Infinity : size;
+  });
+}
+
+/** The tree of some samples, given in the order of the walk. */
+function growTree(
+  part: readonly number[],
+  samples: readonly Sample[],
+  inputs: readonly number[][],
+  offsets: Int32Array,
+): Tree {
+  const tree = emptyTree();
   // Path from the root to the last inserted leaf: path[d] is the tree position at depth d.
-  let path: number[] = [];
+  const path: number[] = [];
   let pathIds: number[] = [];
-  for (const s of order) {
+  for (const s of part) {
     const input = inputs[s]!;
-    let shared = commonPrefix(pathIds, input);
-    if (tree.ids.length + input.length - shared > limits.maxTreeTokens) {
-      trees.push(tree);
-      tree = emptyTree();
-      path = [];
-      pathIds = [];
-      shared = 0;
-    }
+    const shared = commonPrefix(pathIds, input);
     path.length = shared;
     for (let depth = shared; depth < input.length; depth++) {
       path.push(tree.ids.length);
@@ -147,29 +170,20 @@ export function packSamples(samples: readonly Sample[], limits: TreeLimits): Pac
       tree.tokens.push([offsets[s]! + t, row]);
     }
   }
-  if (tree.ids.length > 0) trees.push(tree);
-  const tokensAfter = trees.reduce((sum, t) => sum + t.ids.length, 0);
-  return { passes: batchTrees(trees, limits.tokensPerPass), offsets, tokensBefore, tokensAfter };
+  return tree;
 }
 
 const padded = (length: number): number => Math.ceil(length / PAD_TO) * PAD_TO;
 
-/** Trees of like size together, so that little is padding; the longest first. */
+/** Trees of like size together, the longest first; cut where passes and their padding cost least. */
 function batchTrees(trees: readonly Tree[], tokensPerPass: number): Pass[] {
-  const bySize = trees.map((_, i) => i).sort((a, b) => trees[b]!.ids.length - trees[a]!.ids.length || a - b);
-  const passes: Pass[] = [];
-  for (let start = 0; start < bySize.length; ) {
-    const length = padded(trees[bySize[start]!]!.ids.length);
-    const fit = Math.max(1, Math.floor(tokensPerPass / length));
-    passes.push(
-      layOut(
-        bySize.slice(start, start + fit).map((i) => trees[i]!),
-        length,
-      ),
-    );
-    start += fit;
-  }
-  return passes;
+  const bySize = [...trees].sort((a, b) => b.ids.length - a.ids.length);
+  const lengths = bySize.map((tree) => padded(tree.ids.length));
+  const parts = cheapestParts(bySize.length, (start, end) => {
+    const size = (end - start) * lengths[start]!;
+    return size > tokensPerPass && end - start > 1 ? Infinity : PASS_COST + size;
+  });
+  return parts.map(([start, end]) => layOut(bySize.slice(start, end), lengths[start]!));
 }
 
 function layOut(trees: readonly Tree[], length: number): Pass {
