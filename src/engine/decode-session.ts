@@ -10,6 +10,7 @@
  * apart.
  */
 import { decoderHidden, outputProjection } from './decoder.ts';
+import type { Value } from './executor.ts';
 import {
   cachedAttention,
   createGraph,
@@ -29,7 +30,7 @@ import {
 } from './graph.ts';
 import { readDecoderConfig } from './model-config.ts';
 import { checkParams, modelNodes } from './model-graph.ts';
-import { createSession, type Value } from './onnx/session.ts';
+import { createSession } from './onnx/session.ts';
 import { loraScale } from './peft.ts';
 import { readSafetensorsIndex } from './safetensors.ts';
 import { MASKED } from './training-graph.ts';

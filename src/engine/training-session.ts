@@ -1,10 +1,11 @@
 /**
- * A compiled training (or scoring) graph of one model folder: forward, and optionally backward, as one
- * ONNX graph on onnxruntime.
+ * A training (or scoring) graph of one model folder: forward, and optionally backward, as one graph in an
+ * executor's session.
  */
+import type { Executor, Value } from './executor.ts';
 import { createGraph } from './graph.ts';
 import { checkParams } from './model-graph.ts';
-import { createSession, type Value } from './onnx/session.ts';
+import { onnxExecutor } from './onnx/session.ts';
 import { buildTrainingGraph, FAST, type MemoryPlan } from './training-graph.ts';
 import type { LoraSpec, RowValues, TensorMap, TreeBatch } from './types.ts';
 
@@ -21,6 +22,8 @@ export interface TrainingSessionOptions {
   threads: number;
   /** Default: fast, nothing recomputed, all rows at once. */
   memory?: MemoryPlan;
+  /** What runs the graph. Default: onnxruntime. */
+  executor?: Executor;
 }
 
 export interface PassOptions {
@@ -48,7 +51,7 @@ export interface TrainingSession {
   release(): Promise<void>;
 }
 
-/** Compiles a session; reads the config and the weights' headers. UserError when they do not fit. */
+/** Opens a session; reads the config and the weights' headers. UserError when they do not fit. */
 export async function createTrainingSession(options: TrainingSessionOptions): Promise<TrainingSession> {
   const memory = options.memory ?? FAST;
   const {
@@ -60,12 +63,8 @@ export async function createTrainingSession(options: TrainingSessionOptions): Pr
     memory,
   });
   const parameters = new Map([...nodes].map(([name, node]) => [name, node.shape as readonly number[]]));
-  const session = await createSession(outputs, {
-    weights: entries,
-    threads: options.threads,
-    prepack: false,
-    arena: true,
-  });
+  const { threads, executor = onnxExecutor } = options;
+  const session = await executor(outputs, { weights: entries, threads });
   return {
     parameters,
     async run(batch, params, scale, { coef, entropyCoef, temperature = 1 } = {}) {

@@ -17,7 +17,7 @@ import {
   writeCheckpoint,
 } from './checkpoint.ts';
 import { rankingFigures, reportRun, singlePass } from './final-report.ts';
-import { createOnnxLearner } from './learner/onnx-learner.ts';
+import { createOnnxLearner } from './learner/engine-learner.ts';
 import { type LoopParts, trainLoop } from './loop.ts';
 import {
   configHash,

@@ -3,14 +3,12 @@ import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { InferenceSession, Tensor as OrtTensor } from 'onnxruntime-node';
 import { UserError } from '../../base/errors.ts';
+import type { Executor, ExecutorOptions, Session } from '../executor.ts';
 import type { Node } from '../graph.ts';
 import type { SafetensorsEntry } from '../safetensors.ts';
 import { type ExternalWeight, emitOnnx } from './emit.ts';
 
-export interface SessionOptions {
-  /** Frozen weights by name; all files must lie in one folder once links are resolved. */
-  weights: ReadonlyMap<string, SafetensorsEntry>;
-  threads: number;
+export interface SessionOptions extends ExecutorOptions {
   /**
    * Repacking constant weights for the matrix kernels: faster for few rows, but a private copy. Without it
    * weights stay mapped from their files and are shared between sessions and processes.
@@ -20,19 +18,14 @@ export interface SessionOptions {
   arena: boolean;
 }
 
-/** One tensor in or out of a session. */
-export interface Value {
-  shape: readonly number[];
-  data: Float32Array | Int32Array;
-}
+/** The executor for training: weights shared between sessions, memory kept from pass to pass. */
+export const onnxExecutor: Executor = (outputs, options) =>
+  createSession(outputs, { ...options, prepack: false, arena: true });
 
-export interface Session {
-  /** Runs the graph; results in the order of the outputs map. Feeds the graph does not read are left out. */
-  run(feeds: ReadonlyMap<string, Value>): Promise<Map<string, Value>>;
-  release(): Promise<void>;
-}
-
-/** Compiles the graph that computes `outputs`; see `emitOnnx`. */
+/**
+ * Compiles the graph that computes `outputs`; see `emitOnnx`. All files of the weights must lie in one folder
+ * once links are resolved.
+ */
 export async function createSession(
   outputs: ReadonlyMap<string, Node>,
   options: SessionOptions,

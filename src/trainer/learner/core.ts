@@ -1,9 +1,9 @@
 /**
- * The `onnx` learner's inside: two sessions over one model folder (with and without gradients), the
- * adapter, its frozen reference and the optimiser's moments. Runs in a worker thread, since a session's
- * `run` holds the event loop.
+ * The inside of every learner on our own engine: two sessions over one model folder (with and without
+ * gradients), the adapter, its frozen reference and the optimiser's moments. Such learners differ in their
+ * executor alone. Runs in a worker thread, since a session's `run` holds the event loop.
  */
-
+import type { Executor } from '../../engine/executor.ts';
 import { loraScale } from '../../engine/peft.ts';
 import { addTensors, copyAdapter } from '../../engine/tensors.ts';
 import { createTrainingSession } from '../../engine/training-session.ts';
@@ -12,10 +12,10 @@ import { adamwStep, createOptimizerState } from '../optimizer.ts';
 import { copyState, type Learner, type LearnerOptions, type Weights } from './learner.ts';
 
 /** Opens both sessions, so that a model that cannot be run is found here. */
-export async function createOnnxCore(options: LearnerOptions): Promise<Learner> {
+export async function createCore(options: LearnerOptions, executor: Executor): Promise<Learner> {
   const { modelFolder, spec, threads } = options;
   const open = (gradients: boolean) =>
-    createTrainingSession({ folder: modelFolder, lora: spec, mode: 'lora', gradients, threads });
+    createTrainingSession({ folder: modelFolder, lora: spec, mode: 'lora', gradients, threads, executor });
   const backward = await open(true);
   const forward = await open(false);
   const state = copyState(options.start);

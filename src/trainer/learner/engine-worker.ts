@@ -1,8 +1,9 @@
-/** The worker thread of the `onnx` learner: one request at a time, in the order they were sent. */
+/** The worker thread of a learner on our own engine: one request at a time, in the order they were sent. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { sendable } from '../../base/worker.ts';
+import { onnxExecutor } from '../../engine/onnx/session.ts';
+import { createCore } from './core.ts';
 import type { Learner, LearnerOptions } from './learner.ts';
-import { createOnnxCore } from './onnx-core.ts';
 
 export type LearnerMethod = keyof Learner;
 export interface LearnerRequest {
@@ -13,7 +14,7 @@ export interface LearnerRequest {
 export type LearnerReply = { id: number; value: unknown } | { id: number; error: unknown };
 
 const port = parentPort!;
-const opening = createOnnxCore(workerData as LearnerOptions);
+const opening = createCore(workerData as LearnerOptions, onnxExecutor);
 let queue: Promise<void> = Promise.resolve();
 
 async function answer({ id, method, args }: LearnerRequest): Promise<void> {

@@ -1,7 +1,7 @@
-/** The `onnx` learner as the loop sees it: its sessions live in a worker thread. */
+/** A learner on our own engine as the loop sees it: its sessions live in a worker thread. */
 import { revived, startWorker } from '../../base/worker.ts';
+import type { LearnerMethod, LearnerReply, LearnerRequest } from './engine-worker.ts';
 import type { Learner, LearnerOptions } from './learner.ts';
-import type { LearnerMethod, LearnerReply, LearnerRequest } from './onnx-worker.ts';
 
 interface Pending {
   resolve: (value: never) => void;
@@ -15,7 +15,7 @@ interface Pending {
  *   and every later one.
  */
 export async function createOnnxLearner(options: LearnerOptions): Promise<Learner> {
-  const worker = startWorker(new URL('./onnx-worker.ts', import.meta.url), import.meta.url, {
+  const worker = startWorker(new URL('./engine-worker.ts', import.meta.url), import.meta.url, {
     workerData: options,
   });
   const pending = new Map<number, Pending>();

@@ -2,12 +2,13 @@
 import { describe, expect, it } from 'vitest';
 import { loadQwen3Tiny } from '../../../test/vectors/qwen3-tiny.ts';
 import { UserError } from '../../base/errors.ts';
+import { onnxExecutor } from '../../engine/onnx/session.ts';
 import { readAdapter } from '../../engine/peft.ts';
 import { createOptimizerState } from '../optimizer.ts';
 import { packSamples, tokensToRows } from '../token-tree.ts';
+import { createCore } from './core.ts';
+import { createOnnxLearner } from './engine-learner.ts';
 import type { LearnerOptions } from './learner.ts';
-import { createOnnxCore } from './onnx-core.ts';
-import { createOnnxLearner } from './onnx-learner.ts';
 
 const { folder, adapterFolder, vectors, expected } = loadQwen3Tiny();
 const { adamw, entropyCoef } = vectors;
@@ -38,7 +39,7 @@ describe('the onnx learner', () => {
   it.each([64, 4096])(
     'three AdamW steps leave the tensors that PyTorch leaves, in passes of %i tokens',
     async (tokensPerPass) => {
-      const learner = await createOnnxCore(options());
+      const learner = await createCore(options(), onnxExecutor);
       const packed = packSamples(samples, { maxTreeTokens: 64, tokensPerPass });
       for (let step = 0; step < adamw.steps; step++) {
         for (const pass of packed.passes) {
@@ -58,7 +59,7 @@ describe('the onnx learner', () => {
   );
 
   it('a run that starts from an adapter has KL 0 to its frozen copy, and another one to the base model', async () => {
-    const learner = await createOnnxCore(options());
+    const learner = await createCore(options(), onnxExecutor);
     await learner.freezeReference();
     const { batch } = packSamples(samples, { maxTreeTokens: 64, tokensPerPass: 4096 }).passes[0]!;
     const policy = await learner.rowValues(batch, 'policy', 1);
@@ -70,7 +71,7 @@ describe('the onnx learner', () => {
   });
 
   it('works from its thread, gives the same bytes, and says what is wrong with a model folder', async () => {
-    const core = await createOnnxCore(options());
+    const core = await createCore(options(), onnxExecutor);
     const learner = await createOnnxLearner(options());
     const { batch } = packSamples(samples, { maxTreeTokens: 64, tokensPerPass: 4096 }).passes[0]!;
     expect(await learner.rowValues(batch, 'policy', 0.7)).toEqual(await core.rowValues(batch, 'policy', 0.7));
