@@ -16,6 +16,7 @@ import { roundReturns } from '../reward/ledger.ts';
 import type { RolloutContext } from '../rollout/roll-out.ts';
 import type { Trajectory } from '../rollout/trajectory.ts';
 import type { Checkpoint, Progress } from './checkpoint.ts';
+import { treeLimits } from './create-learner.ts';
 import { assignCredit } from './credit.ts';
 import type { Learner } from './learner/learner.ts';
 import { learningRateAt } from './optimizer.ts';
@@ -124,7 +125,7 @@ async function takeStep(parts: LoopParts, progress: Progress): Promise<Progress>
       ? null
       : await updatePolicy(learner, calls, () => learningRate, {
           loss: config.loss,
-          limits: config.learner,
+          limits: treeLimits(config.learner),
           temperature: config.rollout.temperature,
           epochs: config.loss.epochs,
         });

@@ -16,8 +16,8 @@ import {
   pruneCheckpoints,
   writeCheckpoint,
 } from './checkpoint.ts';
+import { createLearner } from './create-learner.ts';
 import { rankingFigures, reportRun, singlePass } from './final-report.ts';
-import { createOnnxLearner } from './learner/engine-learner.ts';
 import { type LoopParts, trainLoop } from './loop.ts';
 import {
   configHash,
@@ -98,7 +98,7 @@ async function trainAndReport(
     throw new UserError(`has ${done} steps done already`, folder.root, `set train.steps to at least ${done}`);
   const search = createSearch(config, data.corpus);
   const started = performance.now();
-  const learner = await createOnnxLearner({
+  const learner = await createLearner(config.learner, {
     modelFolder: model.folder,
     spec: loraSpec(config),
     optimizer: config.optimizer,

@@ -10,6 +10,7 @@ import { demonstrate } from '../env/malr/demonstrate.ts';
 import { mineTerms } from '../env/terms.ts';
 import type { Screen } from '../report/progress.ts';
 import type { Progress } from './checkpoint.ts';
+import { treeLimits } from './create-learner.ts';
 import type { Learner, LearnerState } from './learner/learner.ts';
 import { createOptimizerState } from './optimizer.ts';
 import { type Data, type Model, malrConfig, type Search } from './prepare.ts';
@@ -101,7 +102,7 @@ async function runWarmStart(
     screen.print(
       `${left} demonstrated calls are longer than learner.maxTreeTokens (${maxTreeTokens}): left out`,
     );
-  const settings = { epochs, tokensPerStep, learningRate, limits: config.learner, seed };
+  const settings = { epochs, tokensPerStep, learningRate, limits: treeLimits(config.learner), seed };
   let bar: ReturnType<Screen['start']> | null = null;
   const { steps, loss } = await warmStart(learner, fitting, settings, (step, total, now) => {
     // After the last update the first checkpoint is near, and keeps it.

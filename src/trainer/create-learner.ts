@@ -1,0 +1,27 @@
+/** From `learner` in the configuration to a learner. */
+import { UserError } from '../base/errors.ts';
+import type { Config } from '../config/schema.ts';
+import { createOnnxLearner } from './learner/engine-learner.ts';
+import type { Learner, LearnerOptions } from './learner/learner.ts';
+import { torchRanks } from './learner/torch-launch.ts';
+import { createTorchLearner } from './learner/torch-learner.ts';
+import type { TreeLimits } from './token-tree.ts';
+
+/** Opens the learner. UserError for whatever keeps it from starting; nothing has been trained then. */
+export async function createLearner(settings: Config['learner'], options: LearnerOptions): Promise<Learner> {
+  switch (settings.kind) {
+    case 'onnx':
+      return createOnnxLearner(options);
+    case 'tfjs':
+      throw new UserError('is not there yet', 'learner.kind tfjs', 'choose onnx or torch');
+    case 'torch':
+      return createTorchLearner(options, settings);
+  }
+}
+
+/** The packing that the learner wants: a pass is dealt out over all processes, and each may hold its share. */
+export function treeLimits(settings: Config['learner']): TreeLimits {
+  const { maxTreeTokens, tokensPerPass } = settings;
+  const ranks = settings.kind === 'torch' ? torchRanks(settings) : 1;
+  return { maxTreeTokens, tokensPerPass: tokensPerPass * ranks };
+}

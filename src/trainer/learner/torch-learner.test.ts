@@ -1,0 +1,126 @@
+/** The `torch` learner on the CPU: held to the contract by one process and by two, which must be the same. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { stream } from '../../base/random.ts';
+import type { RowValues } from '../../engine/types.ts';
+import type { Learner, LearnerOptions } from './learner.ts';
+import { randomPasses, stepOn, testLearner, tinyOptions, worstGap } from './test-support-conformance.ts';
+import { findPython } from './test-support-python.ts';
+import type { TorchSettings } from './torch-launch.ts';
+import { openTorchLearner } from './torch-learner.ts';
+import { startTorch, type TorchProcess } from './torch-process.ts';
+
+const { python, skip } = findPython();
+
+const settings = (processes: number): TorchSettings => ({
+  kind: 'torch',
+  tokensPerPass: 4096,
+  maxTreeTokens: 64,
+  threads: 1,
+  python,
+  processes,
+  device: 'cpu',
+  dtype: 'float32',
+  gradientCheckpointing: false,
+  startDeadlineMs: 120_000,
+  callDeadlineMs: 60_000,
+});
+
+describe.skipIf(skip)(`the torch learner${skip ? `: ${skip}` : ''}`, { timeout: 120_000 }, () => {
+  const processes = new Map<number, TorchProcess>();
+  const open = async (
+    count: number,
+    options: LearnerOptions,
+    change: Partial<TorchSettings> = {},
+    attention?: 'flex' | 'dense',
+  ): Promise<Learner> => {
+    const learner = await openTorchLearner(
+      processes.get(count)!,
+      options,
+      { ...settings(count), ...change },
+      attention,
+    );
+    // The processes go on to hold the next test's learner.
+    return { ...learner, close: async () => {} };
+  };
+  beforeAll(async () => {
+    await Promise.all([1, 2].map(async (n) => processes.set(n, await startTorch(settings(n)))));
+  }, 150_000);
+  afterAll(async () => {
+    for (const process of processes.values()) await process.close();
+  });
+
+  for (const count of [1, 2])
+    testLearner(`torch, ${count === 1 ? 'one process' : 'two processes'}`, {
+      open: (options) => open(count, options),
+      tolerance: { values: 2e-5, gradients: 2e-5, adapters: 2e-5 },
+      exact: true,
+    });
+
+  it('two processes leave the adapter and the values of one, to 1e-5', async () => {
+    const ends = [];
+    for (const count of [1, 2]) {
+      const learner = await open(count, tinyOptions());
+      const random = stream(11, 'ranks');
+      const norms: number[] = [];
+      for (let step = 0; step < 10; step++)
+        norms.push((await stepOn(learner, randomPasses(random))).gradNorm);
+      const { batch } = randomPasses(random)[0]!;
+      const { adapter } = await learner.state();
+      ends.push({ adapter, norms, rows: await learner.rowValues(batch, 'policy', 1) });
+    }
+    const [one, two] = ends as [(typeof ends)[0], (typeof ends)[0]];
+    expect(worstGap(two.adapter.tensors, one.adapter.tensors)).toBeLessThan(1e-5);
+    for (const key of ['logprobs', 'entropies'] as const)
+      two.rows[key].forEach((x, r) => {
+        expect(Math.abs(x - one.rows[key][r]!)).toBeLessThan(1e-5);
+      });
+    // The sum over the ranks, not their mean.
+    two.norms.forEach((norm, step) => {
+      expect(Math.abs(norm / one.norms[step]! - 1)).toBeLessThan(1e-5);
+    });
+  });
+
+  it('gradient checkpointing changes memory, not gradients', async () => {
+    const ends = [];
+    for (const gradientCheckpointing of [false, true]) {
+      const learner = await open(1, tinyOptions(), { gradientCheckpointing });
+      await stepOn(learner, randomPasses(stream(12, 'checkpointing')));
+      ends.push((await learner.state()).adapter.tensors);
+    }
+    expect(worstGap(ends[1]!, ends[0]!)).toBeLessThan(1e-6);
+  });
+
+  it('trees behind each other under flex attention have the values of trees side by side', async () => {
+    const passes = randomPasses(stream(13, 'flex'));
+    const values: RowValues[][] = [];
+    for (const attention of ['dense', 'flex'] as const) {
+      const learner = await open(2, tinyOptions(), {}, attention);
+      values.push(await Promise.all(passes.map(({ batch }) => learner.rowValues(batch, 'policy', 1))));
+    }
+    values[0]!.forEach(({ logprobs }, p) => {
+      logprobs.forEach((x, r) => {
+        expect(Math.abs(x - values[1]![p]!.logprobs[r]!)).toBeLessThan(1e-5);
+      });
+    });
+  });
+
+  it('bfloat16 weights come near, and the adapter stays float32', async () => {
+    const passes = randomPasses(stream(14, 'bf16'));
+    const ends = [];
+    for (const dtype of ['float32', 'bfloat16'] as const) {
+      const learner = await open(1, tinyOptions(), { dtype });
+      const before = await learner.state();
+      expect(before.adapter.tensors).toEqual(tinyOptions().start.adapter.tensors);
+      const { gradNorm } = await stepOn(learner, passes, 1e-4);
+      ends.push({ gradNorm, adapter: (await learner.state()).adapter });
+    }
+    const [full, half] = ends as [(typeof ends)[0], (typeof ends)[0]];
+    expect(half.gradNorm).not.toBe(full.gradNorm);
+    expect(Math.abs(half.gradNorm / full.gradNorm - 1)).toBeLessThan(0.1);
+    // An update of 1e-4 would be lost in bfloat16 beside entries of 0.2.
+    const first = [...tinyOptions().start.adapter.tensors.keys()][0]!;
+    const start = tinyOptions().start.adapter.tensors.get(first)!.data;
+    const moved = half.adapter.tensors.get(first)!.data.filter((x, i) => x !== start[i]!).length;
+    expect(moved / start.length).toBeGreaterThan(0.9);
+  });
+});
