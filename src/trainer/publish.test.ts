@@ -12,6 +12,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { UserError } from '../base/errors.ts';
+import { stream } from '../base/random.ts';
 import { readAdapter } from '../engine/peft.ts';
 import { copyAdapter } from '../engine/tensors.ts';
 import type { Adapter } from '../engine/types.ts';
@@ -163,6 +164,25 @@ describe('the proof', () => {
         expect(await problemOf(put(first, 1, { promptLogprobs: far }))).toBe('differs-from-learner');
       }
     }
+  });
+
+  it('under a wider tolerance: takes the noise of half precision, and still tells policy from base model', async () => {
+    const random = stream(1, 'noise');
+    const loose = 0.25;
+    const noisy = (model?: string) => async (name: string, ids: number[]) =>
+      (await endpoint.promptLogprobs(model ?? name, ids)).map((x) => x + 0.02 * random.normal());
+    const putLoose = (adapter: Adapter, promptLogprobs: Endpoint['promptLogprobs']) =>
+      problemOf(publish({ ...target({ promptLogprobs }), tolerance: loose }, learnerOf(adapter), adapter, 1));
+    // Far from the base model, near it, hardly apart, and the same.
+    for (const spread of [0.5, 0.05, 0.002, 0]) {
+      const adapter = tableAdapter(model, spread);
+      for (let i = 0; i < 20; i++) expect(await putLoose(adapter, noisy()), `${spread}`).toBe('published');
+    }
+    for (const spread of [0.5, 0.2])
+      expect(await putLoose(tableAdapter(model, spread), noisy(BASE_MODEL)), `${spread}`).toBe('equals-base');
+    const far = async (name: string, ids: number[]) =>
+      (await endpoint.promptLogprobs(name, ids)).map((x) => x - 0.3);
+    expect(await putLoose(first, far)).toBe('differs-from-learner');
   });
 
   it('refuses an answer that is not a number, or that lacks positions', async () => {

@@ -25,10 +25,18 @@ export interface PublishTarget {
   baseModel: string;
   /** Fixed token ids, at least 2: what the proof is asked on. */
   probeIds: number[];
+  /** Default: PROOF_TOLERANCE. A learner with weights in half precision needs more. */
+  tolerance?: number;
 }
 
 /** The largest |Δ log-probability| (nats) between endpoint and learner that still counts as the same policy. */
 export const PROOF_TOLERANCE = 2e-3;
+
+/**
+ * Under a wider tolerance the base model may lie within it too: what is served may then not be nearer to the
+ * base model than this share of its distance to the policy. Rounding alone is never that one-sided.
+ */
+const NEARER = 0.7;
 
 export type PublishProblem = 'not-listed' | 'wrong-root' | 'differs-from-learner' | 'equals-base';
 
@@ -56,6 +64,9 @@ async function learnerLogprobs(
   const { logprobs } = await learner.rowValues(pass.batch, weights, 1);
   return ids.slice(1).map((_, t) => logprobs[pass.row[pass.token.indexOf(t)]!]!);
 }
+
+const distance = (a: readonly number[], b: readonly number[]): number =>
+  Math.hypot(...a.map((value, i) => value - b[i]!));
 
 /** NaN when `served` lacks a position or holds a value that is not a number: no gap is small enough then. */
 const largestGap = (ours: readonly number[], served: readonly number[]): number =>
@@ -96,16 +107,22 @@ export async function publish(
       `the endpoint serves it from ${card.root}, not from ${folder}`,
     );
   const served = await target.endpoint.promptLogprobs(name, target.probeIds);
+  const tolerance = target.tolerance ?? PROOF_TOLERANCE;
   const gap = largestGap(ours, served);
-  if (!(gap <= PROOF_TOLERANCE)) {
+  const equal = gap <= tolerance;
+  if (!equal || tolerance > PROOF_TOLERANCE) {
     const base = await learnerLogprobs(learner, target.probeIds, 'base');
     // A wrong path or key prefix often means a 200 and the base model's answers: worth its own message.
-    if (largestGap(base, served) <= PROOF_TOLERANCE)
+    if (
+      equal ? distance(base, served) < NEARER * distance(ours, served) : largestGap(base, served) <= tolerance
+    )
       throw new PublishError('equals-base', name, 'the endpoint answers with the base model');
+  }
+  if (!equal) {
     throw new PublishError(
       'differs-from-learner',
       name,
-      `its log-probabilities differ from the learner's by ${gap.toExponential(2)} nats (tolerance ${PROOF_TOLERANCE})`,
+      `its log-probabilities differ from the learner's by ${gap.toExponential(2)} nats (tolerance ${tolerance})`,
     );
   }
   return { version, model: name };

@@ -16,7 +16,7 @@ import {
   pruneCheckpoints,
   writeCheckpoint,
 } from './checkpoint.ts';
-import { createLearner } from './create-learner.ts';
+import { createLearner, proofTolerance } from './create-learner.ts';
 import { rankingFigures, reportRun, singlePass } from './final-report.ts';
 import { type LoopParts, trainLoop } from './loop.ts';
 import {
@@ -118,6 +118,7 @@ async function trainAndReport(
         runName: config.run.name,
         baseModel: config.model.path,
         probeIds: probeIds(model, data),
+        tolerance: proofTolerance(config.learner),
       };
       const baseline = singlePass(search, data.validation, config);
       const start: StartParts = { config, data, model, search, learner, target, screen, signal };
