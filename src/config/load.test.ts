@@ -185,7 +185,11 @@ eval:
 describe('the learner, whose kind decides its keys', () => {
   test('each kind has its own defaults; no kind is onnx', () => {
     const learner = (set: string[]) => parseConfig(GOOD, 'x.yaml', { set }).learner;
-    expect(learner([])).toEqual({ kind: 'onnx', tokensPerPass: 8192, maxTreeTokens: 1024, threads: 2 });
+    const limits = { tokensPerPass: 8192, maxTreeTokens: 1024, threads: 2 };
+    const memory = { recompute: false, rowChunks: 1 };
+    expect(learner([])).toEqual({ kind: 'onnx', ...limits, memory });
+    expect(learner(['learner.memory.rowChunks=4'])).toMatchObject({ memory: { ...memory, rowChunks: 4 } });
+    expect(learner(['learner.kind=torch'])).not.toHaveProperty('memory');
     expect(learner(['learner.threads=3'])).toMatchObject({ kind: 'onnx', threads: 3 });
     expect(learner(['learner.kind=tfjs'])).toMatchObject({ kind: 'tfjs', threads: 2 });
     const torch = learner(['learner.kind=torch', 'learner.nodes={count: 2, address: gpu-0}']);

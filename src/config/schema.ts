@@ -201,13 +201,23 @@ const everyLearner = {
   threads,
 };
 
+/** For our own graph: less memory for more time. */
+const memory = z
+  .strictObject({
+    /** Computes each layer again in the backward pass: about a third more work, far less memory. */
+    recompute: z.boolean().default(false),
+    /** Rows go through the vocabulary projection in so many parts. */
+    rowChunks: count.max(1024).default(1),
+  })
+  .prefault({});
+
 /** Milliseconds; a timer holds no more than 2³¹. */
 const deadline = count.max(86_400_000);
 
 /** What computes gradients: our own graph (on onnxruntime, or on TensorFlow.js), or PyTorch under torchrun. */
 const learner = z.discriminatedUnion('kind', [
-  z.strictObject({ kind: z.literal('onnx').default('onnx'), ...everyLearner }),
-  z.strictObject({ kind: z.literal('tfjs'), ...everyLearner }),
+  z.strictObject({ kind: z.literal('onnx').default('onnx'), ...everyLearner, memory }),
+  z.strictObject({ kind: z.literal('tfjs'), ...everyLearner, memory }),
   z.strictObject({
     kind: z.literal('torch'),
     ...everyLearner,

@@ -8,11 +8,18 @@ import { createTorchLearner } from './learner/torch-learner.ts';
 import { PROOF_TOLERANCE } from './publish.ts';
 import type { TreeLimits } from './token-tree.ts';
 
-/** Opens the learner. UserError for whatever keeps it from starting; nothing has been trained then. */
-export async function createLearner(settings: Config['learner'], options: LearnerOptions): Promise<Learner> {
+/**
+ * Opens the learner. `say` gets the lines that it has for the user while it trains. UserError for whatever
+ * keeps it from starting; nothing has been trained then.
+ */
+export async function createLearner(
+  settings: Config['learner'],
+  options: LearnerOptions,
+  say: (line: string) => void,
+): Promise<Learner> {
   switch (settings.kind) {
     case 'onnx':
-      return createOnnxLearner(options);
+      return createOnnxLearner({ ...options, memory: settings.memory }, say);
     case 'tfjs':
       throw new UserError('is not there yet', 'learner.kind tfjs', 'choose onnx or torch');
     case 'torch':

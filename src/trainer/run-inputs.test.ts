@@ -22,7 +22,7 @@ test('the files that a run was trained on, by name, hash and count; no paths', a
   };
   const loaded = { corpus: { articles: [1, 2, 3] }, train: [1, 2], validation: [] } as unknown as Data;
   expect(readRunInputs(root)).toBeNull();
-  await writeRunInputs(root, { data }, loaded, model);
+  await writeRunInputs(root, { data }, loaded, weightsMark(model));
   const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
   expect(readRunInputs(root)).toEqual({
     corpus: { file: 'corpus.jsonl', sha256: sha256('articles'), count: 3 },

@@ -9,7 +9,6 @@ import { z } from 'zod';
 import { writeFileAtomic } from '../base/atomic-write.ts';
 import { readJsonFile } from '../base/read-json.ts';
 import type { Config } from '../config/schema.ts';
-import { weightsMark } from '../engine/weights-mark.ts';
 import type { Data } from './prepare.ts';
 
 const fileSchema = z.strictObject({
@@ -37,12 +36,15 @@ async function sha256(file: string): Promise<string> {
   return hash.digest('hex');
 }
 
-/** Writes `inputs.json` into the run folder `root`; reads the three data files again to hash them. */
+/**
+ * Writes `inputs.json` into the run folder `root`; reads the three data files again to hash them.
+ * `baseWeights` is the `weightsMark` of the base model's folder.
+ */
 export async function writeRunInputs(
   root: string,
   { data }: Pick<Config, 'data'>,
   { corpus, train, validation }: Data,
-  modelFolder: string,
+  baseWeights: string,
 ): Promise<void> {
   const about = async (path: string, count: number) => ({
     file: basename(path),
@@ -53,7 +55,7 @@ export async function writeRunInputs(
     corpus: await about(data.corpus, corpus.articles.length),
     train: await about(data.train, train.length),
     validation: await about(data.validation, validation.length),
-    baseWeights: weightsMark(modelFolder),
+    baseWeights,
   };
   await writeFileAtomic(pathOf(root), `${JSON.stringify(inputs, null, 2)}\n`);
 }

@@ -86,8 +86,9 @@ async function trainAndReport(
     screen.print(line);
   });
   signal.throwIfAborted();
+  const baseWeights = weightsMark(model.folder);
   const about = {
-    configHash: configHash(config, data, weightsMark(model.folder)),
+    configHash: configHash(config, data, baseWeights),
     baseModel: config.model.path,
   };
   const resumed = resume ? await latestCheckpoint(folder.checkpoints, about.configHash, screen.print) : null;
@@ -98,17 +99,21 @@ async function trainAndReport(
     throw new UserError(`has ${done} steps done already`, folder.root, `set train.steps to at least ${done}`);
   const search = createSearch(config, data.corpus);
   const started = performance.now();
-  const learner = await createLearner(config.learner, {
-    modelFolder: model.folder,
-    spec: loraSpec(config),
-    optimizer: config.optimizer,
-    threads: config.learner.threads,
-    start: resumed?.learner ?? startState(config, model.config),
-  });
+  const learner = await createLearner(
+    config.learner,
+    {
+      modelFolder: model.folder,
+      spec: loraSpec(config),
+      optimizer: config.optimizer,
+      threads: config.learner.threads,
+      start: resumed?.learner ?? startState(config, model.config),
+    },
+    screen.print,
+  );
   try {
     begin();
     await writeConfig(folder, config);
-    await writeRunInputs(folder.root, config, data, model.folder);
+    await writeRunInputs(folder.root, config, data, baseWeights);
     await mkdir(folder.adapters, { recursive: true });
     const { endpoint, server } = await startPolicyService(config, model, folder.adapters);
     try {

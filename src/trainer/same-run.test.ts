@@ -31,10 +31,12 @@ test('every setting that differs is named with both values; a key that came or w
   ]);
 });
 
-test('a resumed run may have more steps, keep other checkpoints, lie elsewhere; nothing else may differ', async () => {
+test('a resumed run may have more steps, keep other checkpoints, lie elsewhere, need less memory; nothing else', async () => {
   const folder = runFolder(configOf());
   await writeConfig(folder, configOf());
   await checkSameRun(folder, configOf({ run: { name: 'demo', dir: 'x' }, train: { steps: 9, keep: 4 } }));
+  // Less memory: the same step in more passes.
+  await checkSameRun(folder, configOf({ learner: { tokensPerPass: 2048, memory: { recompute: true } } }));
   const failure = checkSameRun(folder, configOf({ rollout: { groupSize: 4 }, sft: {} }));
   await expect(failure).rejects.toThrow(
     /demo: was started with another configuration\n {2}rollout.groupSize: 8, now 4\n/,

@@ -4,8 +4,21 @@ import { messageOf, UserError } from '../base/errors.ts';
 import type { Config } from '../config/schema.ts';
 import type { RunFolder } from './run-folder.ts';
 
-/** What a resumed run may change: other checkpoints kept, the run folder moved. */
-const FREE = ['train.keep', 'run.dir'];
+/**
+ * What a resumed run may change: other checkpoints kept, the run folder moved, another Python
+ * and its deadlines, and how a step is cut into
+ * passes, which changes gradients by rounding alone: a run that memory ended can go on with less.
+ */
+const FREE = [
+  'train.keep',
+  'run.dir',
+  'learner.python',
+  'learner.startDeadlineMs',
+  'learner.callDeadlineMs',
+  'learner.tokensPerPass',
+  'learner.memory.recompute',
+  'learner.memory.rowChunks',
+];
 
 /**
  * The settings of a configuration by dotted path, as JSON; without those that a resumed run may change. More

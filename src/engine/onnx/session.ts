@@ -41,7 +41,8 @@ export async function createSession(
     enableCpuMemArena: options.arena,
     // patterns are remembered for every input shape, and shapes change with every batch
     enableMemPattern: false,
-    logSeverityLevel: 3,
+    // what fails is thrown, and need not be printed too
+    logSeverityLevel: 4,
     extra: {
       session: {
         disable_prepacking: options.prepack ? '0' : '1',

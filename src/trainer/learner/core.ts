@@ -6,16 +6,41 @@
 import type { Executor } from '../../engine/executor.ts';
 import { loraScale } from '../../engine/peft.ts';
 import { addTensors, copyAdapter } from '../../engine/tensors.ts';
+import { FAST, type MemoryPlan } from '../../engine/training-graph.ts';
 import { createTrainingSession } from '../../engine/training-session.ts';
 import type { TensorMap } from '../../engine/types.ts';
 import { adamwStep, createOptimizerState } from '../optimizer.ts';
 import { copyState, type Learner, type LearnerOptions, type Weights } from './learner.ts';
+import { openWithinMemory, tokenBudget } from './within-memory.ts';
 
-/** Opens both sessions, so that a model that cannot be run is found here. */
-export async function createCore(options: LearnerOptions, executor: Executor): Promise<Learner> {
-  const { modelFolder, spec, threads } = options;
+export interface CoreOptions extends LearnerOptions {
+  /** Default: fast, nothing recomputed, all rows at once. */
+  memory?: MemoryPlan;
+}
+
+/**
+ * Opens both sessions, so that a model that cannot be run is found here. `say` gets the line that tells of a
+ * halved token budget (within-memory.ts).
+ */
+export async function createCore(
+  options: CoreOptions,
+  executor: Executor,
+  say: (line: string) => void = () => {},
+): Promise<Learner> {
+  const { modelFolder, spec, threads, memory = FAST } = options;
+  const budget = tokenBudget(say);
+  const shared = { folder: modelFolder, lora: spec, mode: 'lora', threads, executor } as const;
   const open = (gradients: boolean) =>
-    createTrainingSession({ folder: modelFolder, lora: spec, mode: 'lora', gradients, threads, executor });
+    openWithinMemory(
+      // Without gradients nothing is kept that could be computed again.
+      () =>
+        createTrainingSession({
+          ...shared,
+          gradients,
+          memory: { ...memory, recompute: memory.recompute && gradients },
+        }),
+      budget,
+    );
   const backward = await open(true);
   const forward = await open(false);
   const state = copyState(options.start);

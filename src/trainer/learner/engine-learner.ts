@@ -1,7 +1,8 @@
 /** A learner on our own engine as the loop sees it: its sessions live in a worker thread. */
 import { revived, startWorker } from '../../base/worker.ts';
+import type { CoreOptions } from './core.ts';
 import type { LearnerMethod, LearnerReply, LearnerRequest } from './engine-worker.ts';
-import type { Learner, LearnerOptions } from './learner.ts';
+import type { Learner } from './learner.ts';
 
 interface Pending {
   resolve: (value: never) => void;
@@ -9,12 +10,15 @@ interface Pending {
 }
 
 /**
- * Starts the worker and waits until its sessions are open.
+ * Starts the worker and waits until its sessions are open. `say` gets the lines that a user should read.
  *
  * @throws UserError for a model folder that cannot be read. A worker that dies fails every call under way
  *   and every later one.
  */
-export async function createOnnxLearner(options: LearnerOptions): Promise<Learner> {
+export async function createOnnxLearner(
+  options: CoreOptions,
+  say: (line: string) => void = () => {},
+): Promise<Learner> {
   const worker = startWorker(new URL('./engine-worker.ts', import.meta.url), import.meta.url, {
     workerData: options,
   });
@@ -28,6 +32,7 @@ export async function createOnnxLearner(options: LearnerOptions): Promise<Learne
     pending.clear();
   };
   worker.on('message', (reply: LearnerReply) => {
+    if ('note' in reply) return say(reply.note);
     const waiting = pending.get(reply.id);
     pending.delete(reply.id);
     if ('error' in reply) waiting?.reject(revived(reply.error));

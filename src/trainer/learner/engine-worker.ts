@@ -2,8 +2,8 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { sendable } from '../../base/worker.ts';
 import { onnxExecutor } from '../../engine/onnx/session.ts';
-import { createCore } from './core.ts';
-import type { Learner, LearnerOptions } from './learner.ts';
+import { type CoreOptions, createCore } from './core.ts';
+import type { Learner } from './learner.ts';
 
 export type LearnerMethod = keyof Learner;
 export interface LearnerRequest {
@@ -11,10 +11,12 @@ export interface LearnerRequest {
   method: LearnerMethod;
   args: unknown[];
 }
-export type LearnerReply = { id: number; value: unknown } | { id: number; error: unknown };
+export type LearnerReply = { id: number; value: unknown } | { id: number; error: unknown } | { note: string };
 
 const port = parentPort!;
-const opening = createCore(workerData as LearnerOptions, onnxExecutor);
+const opening = createCore(workerData as CoreOptions, onnxExecutor, (note) =>
+  port.postMessage({ note } satisfies LearnerReply),
+);
 let queue: Promise<void> = Promise.resolve();
 
 async function answer({ id, method, args }: LearnerRequest): Promise<void> {
