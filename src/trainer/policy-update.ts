@@ -3,7 +3,14 @@
 import type { CreditedCall } from './credit.ts';
 import type { Learner, Weights } from './learner/learner.ts';
 import { type LossConfig, type LossStats, lossCoefficients } from './loss.ts';
-import { type Packed, packSamples, rowsToTokens, type TreeLimits, tokensToRows } from './token-tree.ts';
+import {
+  type Packed,
+  packSamples,
+  rowsToTokens,
+  type Sample,
+  type TreeLimits,
+  tokensToRows,
+} from './token-tree.ts';
 
 export interface UpdateConfig {
   loss: LossConfig;
@@ -23,15 +30,20 @@ export interface UpdateStats extends LossStats {
   tokensAfter: number;
 }
 
+/** What is trained on: an agent call, and the advantage that its sampled tokens share. */
+export interface TrainedSample extends Sample {
+  /** The sampler's, of each of `outputIds`, in nats. */
+  logprobs: number[];
+  advantage: number;
+}
+
 /**
- * A call must have one usable log-probability for each sampled token. Checked call by call: in the flat
+ * A sample must have one usable log-probability for each sampled token. Checked one by one: in the flat
  * vectors of a step a value too many here and one too few there would only shift what lies between.
  */
-function checkCall({ trajectory, call }: CreditedCall): void {
-  const { outputIds, logprobs } = trajectory.calls[call]!;
+function checkSample({ outputIds, logprobs }: TrainedSample, name: string): void {
   const fail = (what: string): never => {
-    const { step, queryId, member } = trajectory;
-    throw new RangeError(`step ${step}, question ${queryId}, member ${member}, call ${call}: ${what}`);
+    throw new RangeError(`${name}: ${what}`);
   };
   if (logprobs.length !== outputIds.length)
     fail(`${logprobs.length} log-probabilities for ${outputIds.length} sampled tokens`);
@@ -71,13 +83,41 @@ export async function updatePolicy(
   rateOf: (epoch: number) => number,
   config: UpdateConfig,
 ): Promise<UpdateStats> {
-  for (const call of calls) checkCall(call);
-  const records = calls.map(({ trajectory, call }) => trajectory.calls[call]!);
-  const packed = packSamples(records, config.limits);
+  const samples = calls.map(({ trajectory, call, advantage }) => {
+    const { promptIds, outputIds, logprobs } = trajectory.calls[call]!;
+    return { promptIds, outputIds, logprobs, advantage };
+  });
+  return updateOnSamples(learner, samples, rateOf, config, (s) => {
+    const { trajectory, call } = calls[s]!;
+    const { step, queryId, member } = trajectory;
+    return `step ${step}, question ${queryId}, member ${member}, call ${call}`;
+  });
+}
+
+/** `updatePolicy` on samples wherever they come from; `nameOf` names one in errors. */
+export async function updateOnSamples(
+  learner: Learner,
+  samples: readonly TrainedSample[],
+  rateOf: (epoch: number) => number,
+  config: UpdateConfig,
+  nameOf: (sample: number) => string = (sample) => `sample ${sample}`,
+): Promise<UpdateStats> {
+  for (const [s, sample] of samples.entries()) checkSample(sample, nameOf(s));
+  return updatePacked(learner, packSamples(samples, config.limits), samples, rateOf, config);
+}
+
+/** The same for samples that are packed already, in the order in which they were packed. */
+export async function updatePacked(
+  learner: Learner,
+  packed: Packed,
+  samples: readonly TrainedSample[],
+  rateOf: (epoch: number) => number,
+  config: Omit<UpdateConfig, 'limits'>,
+): Promise<UpdateStats> {
   const advantages = Float32Array.from(
-    calls.flatMap(({ advantage }, s) => records[s]!.outputIds.map(() => advantage)),
+    samples.flatMap(({ advantage, outputIds }) => outputIds.map(() => advantage)),
   );
-  const sampler = Float32Array.from(records.flatMap((record) => record.logprobs));
+  const sampler = Float32Array.from(samples.flatMap(({ logprobs }) => logprobs));
   const old = await tokenValues(learner, packed, 'policy', config.temperature);
   const reference =
     config.loss.kl.coef > 0
