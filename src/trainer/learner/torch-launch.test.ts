@@ -93,7 +93,7 @@ describe('the error that an end becomes', () => {
       /^the torch learner: rank 1 \(process 9\) failed\n {4}Traceback\n {4}ValueError: odd\n {2}→ mend/,
     );
     expect(torchFailure('exit code 1', report(3, '-9 (pid: 12)  (SIGKILL)'), 'python3').message).toMatch(
-      /^the torch learner: rank 3 \(process 12\) was ended by SIGKILL\n {2}→/,
+      /^the torch learner: rank 3 \(process 12\) was ended by SIGKILL: was there memory enough\?\n {2}→/,
     );
   });
 

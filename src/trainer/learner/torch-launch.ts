@@ -71,9 +71,10 @@ export function torchFailure(end: string, lines: readonly string[], python: stri
       'pip install torch transformers safetensors, or set learner.python to an interpreter that has them',
     );
   const cause = rootCause(lines);
-  const what = cause
-    ? `rank ${cause.rank} (process ${cause.pid}) ${cause.signal ? `was ended by ${cause.signal}` : 'failed'}`
-    : `it ended with ${end}`;
+  const how = cause?.signal ? `was ended by ${cause.signal}` : 'failed';
+  // The system's own way to make room.
+  const why = cause?.signal === 'SIGKILL' ? ': was there memory enough?' : '';
+  const what = cause ? `rank ${cause.rank} (process ${cause.pid}) ${how}${why}` : `it ended with ${end}`;
   return new UserError(
     [what, ...ownLines(lines, cause?.rank).map((line) => `    ${line}`)].join('\n'),
     'the torch learner',

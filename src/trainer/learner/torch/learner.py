@@ -183,6 +183,7 @@ def tree_attention(module, query, key, value, attention_mask, scaling=None, tree
 
 
 transformers.AttentionInterface.register(ATTENTION, tree_attention)
+transformers.utils.logging.disable_progress_bar()
 
 
 def dense_mask(end):
