@@ -16,7 +16,9 @@ trainer is made, so that it corrects for the sampler without vLLM being there.
 
 import json
 import os
+import shutil
 import sys
+import tempfile
 import time
 import warnings
 
@@ -109,7 +111,7 @@ def run(job):
     fields = dict(job["config"])
     use_vllm = fields.pop("use_vllm", False)
     config = GRPOConfig(
-        output_dir=os.path.join(job.get("out") or os.getcwd(), "trainer"),
+        output_dir=tempfile.mkdtemp(prefix="lexpo-trl-"),
         use_cpu=True, bf16=False, report_to=[], save_strategy="no", logging_steps=1, disable_tqdm=True,
         gradient_checkpointing=False, shuffle_dataset=False, lr_scheduler_type="constant", warmup_steps=0,
         num_generations=2, max_steps=job["steps"], **fields,
@@ -125,7 +127,10 @@ def run(job):
     trainer.recorded = job["samples"]
     trainer.use_vllm = use_vllm
     trainer.log = lambda *args, **kwargs: None  # it would print
-    trainer.train()
+    try:
+        trainer.train()
+    finally:
+        shutil.rmtree(config.output_dir, ignore_errors=True)
     print(json.dumps({"done": True}), flush=True)
 
 

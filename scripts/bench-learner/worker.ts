@@ -1,0 +1,73 @@
+/**
+ * Our side of `bench:learner`: `worker.ts JOB` makes a step of the policy update on the recorded samples for
+ * each line on stdin. See stepper.ts.
+ */
+import { readFileSync } from 'node:fs';
+import { createInterface } from 'node:readline';
+import { readAdapter } from '../../src/engine/peft.ts';
+import { createOnnxLearner } from '../../src/trainer/learner/engine-learner.ts';
+import type { OptimizerConfig } from '../../src/trainer/optimizer.ts';
+import { createOptimizerState } from '../../src/trainer/optimizer.ts';
+import { type TrainedSample, type UpdateConfig, updatePacked } from '../../src/trainer/policy-update.ts';
+import { type Packing, pack } from './packings.ts';
+
+export interface Job {
+  modelFolder: string;
+  /** Trained on; a frozen copy of it is the reference. */
+  adapterFolder: string;
+  samples: TrainedSample[];
+  packing: Packing;
+  update: UpdateConfig;
+  optimizer: OptimizerConfig;
+  learningRate: number;
+  threads: number;
+}
+
+/** Largest resident size of this process, in MB (2²⁰ bytes). */
+function peakMegabytes(): number {
+  try {
+    // The kernel's own figure for this program; getrusage would count the process that started it.
+    const line = /VmHWM:\s+(\d+) kB/.exec(readFileSync('/proc/self/status', 'utf8'));
+    if (line) return Number(line[1]) / 1024;
+  } catch {}
+  return process.resourceUsage().maxRSS / 1024;
+}
+
+const job = JSON.parse(readFileSync(process.argv[2]!, 'utf8')) as Job;
+const adapter = readAdapter(job.adapterFolder);
+const learner = await createOnnxLearner(
+  {
+    modelFolder: job.modelFolder,
+    spec: adapter.spec,
+    optimizer: job.optimizer,
+    threads: job.threads,
+    start: { adapter, reference: adapter, optimizer: createOptimizerState(adapter.tensors) },
+  },
+  () => {},
+);
+const say = (line: unknown): void => console.log(JSON.stringify(line));
+say({ ready: true, peakMegabytes: peakMegabytes() });
+for await (const _ of createInterface({ input: process.stdin })) {
+  const start = performance.now();
+  const packed = pack(job.samples, job.packing, job.update.limits);
+  const { loss, gradNorm, tokensBefore, tokensAfter } = await updatePacked(
+    learner,
+    packed,
+    job.samples,
+    () => job.learningRate,
+    job.update,
+  );
+  const seconds = (performance.now() - start) / 1000;
+  const padded = packed.passes.reduce((sum, { batch }) => sum + batch.ids.length, 0);
+  say({
+    seconds,
+    loss,
+    peakMegabytes: peakMegabytes(),
+    gradNorm,
+    tokensBefore,
+    tokensAfter,
+    tokensPadded: padded,
+    passes: packed.passes.length,
+  });
+}
+await learner.close();
