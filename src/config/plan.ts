@@ -77,8 +77,9 @@ export function parameterCount(decoder: DecoderConfig): number {
   const { hiddenSize: d, heads, kvHeads, headDim, intermediateSize, layers, vocabSize } = decoder;
   const [q, kv] = [heads * headDim, kvHeads * headDim];
   const attention = 2 * d * q + 2 * d * kv + (decoder.qkNorm ? 2 * headDim : 0);
-  const bias = decoder.attentionBias ? q + 2 * kv + d : 0;
-  const layer = attention + bias + 3 * d * intermediateSize + 2 * d;
+  const attentionBias = (decoder.qkvBias ? q + 2 * kv : 0) + (decoder.outputBias ? d : 0);
+  const mlpBias = decoder.mlpBias ? 2 * intermediateSize + d : 0;
+  const layer = attention + attentionBias + mlpBias + 3 * d * intermediateSize + 2 * d;
   return layers * layer + d + vocabSize * d * (decoder.tieWordEmbeddings ? 1 : 2);
 }
 

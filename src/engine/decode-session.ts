@@ -29,7 +29,7 @@ import {
   where,
 } from './graph.ts';
 import { readDecoderConfig } from './model-config.ts';
-import { checkParams, modelNodes } from './model-graph.ts';
+import { checkAllUsed, checkParams, modelNodes } from './model-graph.ts';
 import { createSession } from './onnx/session.ts';
 import { loraScale } from './peft.ts';
 import { readSafetensorsIndex } from './safetensors.ts';
@@ -123,6 +123,7 @@ function buildGraph(folder: string, spec: LoraSpec | null) {
     'logprobs',
     logSoftmax(gemm(cooled, outputProjection(config, model.weights), { transB: true })),
   );
+  checkAllUsed(config, model, entries);
   const shapes = new Map([...model.lora].map(([name, node]) => [name, node.shape as number[]]));
   return { config, entries, outputs, shapes };
 }

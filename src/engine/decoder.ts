@@ -1,10 +1,11 @@
 /**
- * A decoder-only transformer of the Qwen3 shape, from its config: RMSNorm before each half, grouped-query
- * attention with normalised q and k and rotary positions, SwiGLU. One description; the training, scoring and
- * decode graphs differ only in `attend` and in the rows they ask for.
+ * A decoder-only transformer, from its config: RMSNorm before each half, grouped-query attention with rotary
+ * positions, SwiGLU. What the families differ in: q and k normalised (Qwen3) or not, biases, the frequencies
+ * of the positions, a projection of its own at the end. One description; the training, scoring and decode
+ * graphs differ only in `attend` and in the rows they ask for.
  *
- * Tensors are flattened to `[n, features]`, n = b · t, wherever a matrix product follows, and a residual
- * enters its product as the product's third operand: no separate addition.
+ * Tensors are flattened to `[n, features]`, n = b · t, wherever a matrix product follows, and a residual (or
+ * else a bias) enters its product as the product's third operand: no separate addition.
  */
 import { type Dim, dimProduct } from './dims.ts';
 import {
@@ -28,6 +29,7 @@ import {
   transpose,
 } from './graph.ts';
 import type { DecoderConfig } from './model-config.ts';
+import { rotaryFrequencies } from './rotary.ts';
 
 /** The tensors a decoder is built over. */
 export interface DecoderWeights {
@@ -56,15 +58,13 @@ export interface DecoderInput {
 }
 
 /** Cosine and sine tables `[b, t, headDim / 2]`, computed in the graph from the positions. */
-function rotaryTables(positions: Node, { headDim, ropeTheta }: DecoderConfig): { cosine: Node; sine: Node } {
-  const half = headDim / 2;
-  // f32 throughout, as PyTorch computes it
-  const frequencies = Array.from({ length: half }, (_, i) =>
-    Math.fround(1 / Math.fround(ropeTheta ** Math.fround((2 * i) / headDim))),
-  );
+function rotaryTables(positions: Node, { headDim, rope }: DecoderConfig): { cosine: Node; sine: Node } {
+  const { graph } = positions;
+  const { frequencies, magnitude } = rotaryFrequencies(headDim, rope);
   const column = reshape(toFloat(positions), [...positions.shape, 1]);
-  const angles = times(column, constant(positions.graph, 'f32', [half], frequencies));
-  return { cosine: cos(angles), sine: sin(angles) };
+  const angles = times(column, constant(graph, 'f32', [frequencies.length], frequencies));
+  const scaled = (table: Node): Node => (magnitude === 1 ? table : times(table, scalar(graph, magnitude)));
+  return { cosine: scaled(cos(angles)), sine: scaled(sin(angles)) };
 }
 
 /** The token embedding, which is also the output projection when the two are tied. `[vocab, hidden]` */
@@ -85,6 +85,7 @@ export interface Decoder {
 
 export function createDecoder(config: DecoderConfig, weights: DecoderWeights, input: DecoderInput): Decoder {
   const { hiddenSize, heads, kvHeads, headDim, intermediateSize, rmsNormEps } = config;
+  const { qkvBias, outputBias, mlpBias } = config;
   const [b, t] = input.ids.shape as [Dim, Dim];
   const graph: Graph = input.ids.graph;
   const { cosine, sine } = rotaryTables(input.positions, config);
@@ -93,8 +94,9 @@ export function createDecoder(config: DecoderConfig, weights: DecoderWeights, in
   /** x Wᵀ (+ bias) (+ residual) (+ scale · (x Aᵀ) Bᵀ) */
   const linear = (x: Node, module: string, size: [number, number], bias: boolean, residual?: Node): Node => {
     const w = weights.base(`model.${module}.weight`, size);
-    let y = gemm(x, w, { transB: true }, residual);
-    if (bias) y = plus(y, weights.base(`model.${module}.bias`, [size[0]]));
+    const b = bias ? weights.base(`model.${module}.bias`, [size[0]]) : undefined;
+    const product = gemm(x, w, { transB: true }, residual ?? b);
+    const y = residual && b ? plus(product, b) : product;
     const lora = weights.lora(module);
     if (!lora) return y;
     const down = input.stable ? stableProduct(x, lora.a) : gemm(x, lora.a, { transB: true });
@@ -107,10 +109,9 @@ export function createDecoder(config: DecoderConfig, weights: DecoderWeights, in
 
   const runLayer = (layer: number, before: Node): Node => {
     const at = `layers.${layer}`;
-    const bias = config.attentionBias;
     const x = norm(before, `${at}.input_layernorm`, hiddenSize);
     const project = (name: string, count: number): Node =>
-      split(linear(x, `${at}.self_attn.${name}_proj`, [count * headDim, hiddenSize], bias), count);
+      split(linear(x, `${at}.self_attn.${name}_proj`, [count * headDim, hiddenSize], qkvBias), count);
     const rotated = (name: string, count: number): Node => {
       const y = project(name, count);
       const normed = config.qkNorm ? norm(y, `${at}.self_attn.${name}_norm`, headDim) : y;
@@ -119,13 +120,13 @@ export function createDecoder(config: DecoderConfig, weights: DecoderWeights, in
     const q = times(rotated('q', heads), queryScale);
     const context = input.attend(layer, q, rotated('k', kvHeads), headsFirst(project('v', kvHeads)));
     const joined = reshape(headsFirst(context), [flat(b, t), heads * headDim]);
-    const mixed = linear(joined, `${at}.self_attn.o_proj`, [hiddenSize, heads * headDim], bias, before);
+    const mixed = linear(joined, `${at}.self_attn.o_proj`, [hiddenSize, heads * headDim], outputBias, before);
     const hidden = layer === config.layers - 1 ? gather(mixed, input.rows) : mixed;
     const z = norm(hidden, `${at}.post_attention_layernorm`, hiddenSize);
     const up = (name: string): Node =>
-      linear(z, `${at}.mlp.${name}_proj`, [intermediateSize, hiddenSize], false);
+      linear(z, `${at}.mlp.${name}_proj`, [intermediateSize, hiddenSize], mlpBias);
     const inner = swiglu(up('gate'), up('up'));
-    return linear(inner, `${at}.mlp.down_proj`, [hiddenSize, intermediateSize], false, hidden);
+    return linear(inner, `${at}.mlp.down_proj`, [hiddenSize, intermediateSize], mlpBias, hidden);
   };
   return {
     embed() {

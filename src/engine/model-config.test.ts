@@ -30,10 +30,12 @@ test('reads the folder that transformers wrote', () => {
     headDim: 8,
     intermediateSize: 48,
     rmsNormEps: 1e-6,
-    ropeTheta: 10000,
+    rope: { theta: 10000, scaling: null },
     tieWordEmbeddings: true,
     qkNorm: true,
-    attentionBias: false,
+    qkvBias: false,
+    outputBias: false,
+    mlpBias: false,
     maxPositions: 64,
     eosTokenIds: [1],
   });
@@ -41,8 +43,8 @@ test('reads the folder that transformers wrote', () => {
 
 test('the older form: rope_theta at the top, rope_scaling null, torch_dtype', () => {
   const old = { rope_parameters: undefined, layer_types: undefined, rope_theta: 1e6, rope_scaling: null };
-  expect(read({ ...old, torch_dtype: 'bfloat16' }).ropeTheta).toBe(1e6);
-  expect(read({ ...old, rope_scaling: { rope_type: 'default' } }).ropeTheta).toBe(1e6);
+  expect(read({ ...old, torch_dtype: 'bfloat16' }).rope.theta).toBe(1e6);
+  expect(read({ ...old, rope_scaling: { rope_type: 'default' } }).rope.theta).toBe(1e6);
   expect(read({ tie_word_embeddings: undefined }).tieWordEmbeddings).toBe(false);
 });
 
@@ -65,7 +67,7 @@ test('what would run wrongly is refused by name', () => {
     [{ rope_parameters: { rope_theta: 1e4, partial_rotary_factor: 0.5 } }, /partial_rotary_factor/],
     [{ rope_theta: 5 }, /rope_theta 5 and rope_parameters.rope_theta 10000 differ/],
     [{ rope_parameters: undefined }, /no rope_theta/],
-    [{ use_sliding_window: true }, /use_sliding_window/],
+    [{ use_sliding_window: true, sliding_window: 32 }, /sliding_window 32/],
     [{ layer_types: ['full_attention', 'sliding_attention'] }, /layer_types/],
     [{ quantization_config: { quant_method: 'awq' } }, /quantization_config/],
     [{ auto_map: { AutoModel: 'x.Y' } }, /auto_map/],
@@ -80,7 +82,7 @@ test('what would run wrongly is refused by name', () => {
     expect(() => read(changes)).toThrow(message);
     expect(() => read(changes)).toThrow(UserError);
   }
-  expect(() => read({ hidden_act: 'gelu', use_sliding_window: true })).toThrow(/gelu; use_sliding_window/);
+  expect(() => read({ hidden_act: 'gelu', bias: true })).toThrow(/gelu; bias/);
 });
 
 test('the wrong folder: one sentence', () => {

@@ -4,7 +4,7 @@ import type { DecoderWeights } from './decoder.ts';
 import { type Graph, input, type Node, weight } from './graph.ts';
 import type { DecoderConfig } from './model-config.ts';
 import { loraTensorShapes } from './peft.ts';
-import type { SafetensorsEntry } from './safetensors.ts';
+import { type SafetensorsEntry, sameBytes } from './safetensors.ts';
 import type { LoraSpec, TensorMap } from './types.ts';
 
 export interface ModelNodes {
@@ -71,6 +71,33 @@ function checkLayers(config: DecoderConfig, entries: ReadonlyMap<string, Safeten
         file,
         'config.json and the weights belong to different models',
       );
+}
+
+/**
+ * Throws a UserError for a weight that the graph, once built, did not ask for: a model that has it computes
+ * something else (biases, norms, experts that its config.json does not tell of). Two kinds are harmless: tables
+ * of rotary frequencies, and an output projection of its own that equals the embedding it is tied to.
+ */
+export function checkAllUsed(
+  config: DecoderConfig,
+  { base }: ModelNodes,
+  entries: ReadonlyMap<string, SafetensorsEntry>,
+): void {
+  const unused = [...entries.values()].filter(
+    ({ name }) => !base.has(name) && !name.endsWith('.rotary_emb.inv_freq'),
+  );
+  const embedding = entries.get('model.embed_tokens.weight')!;
+  for (const entry of unused) {
+    const head = config.tieWordEmbeddings && entry.name === 'lm_head.weight';
+    if (head && sameBytes(entry, embedding)) continue;
+    throw new UserError(
+      head
+        ? `holds an 'lm_head.weight' that is not the embedding, and config.json has tie_word_embeddings`
+        : `holds '${entry.name}', which ${config.architecture} with this config.json does not use`,
+      entry.file,
+      'config.json and the weights belong to different models',
+    );
+  }
 }
 
 /** Throws unless `params` has exactly the tensors of `expected`, in their shapes. */

@@ -143,15 +143,29 @@ function checkEntry(name: string, value: unknown, file: string, dataStart: numbe
 /**
  * The tensors of a Hugging Face model folder: `model.safetensors`, or the shards that
  * `model.safetensors.index.json` names. Only headers are read. Order: as in the file, or as in the index.
- * Errors (UserError): neither file there, a shard or tensor missing, anything wrong in a header (length,
+ * Errors (UserError): neither file there or both, a shard or tensor missing, anything wrong in a header (length,
  * JSON, dtype, shape against bytes, overlap, gap, truncation).
  */
 export function readSafetensorsIndex(folder: string): Map<string, SafetensorsEntry> {
   const single = join(folder, 'model.safetensors');
-  if (existsSync(single)) return new Map(readHeader(single).entries.map((entry) => [entry.name, entry]));
   const indexFile = join(folder, 'model.safetensors.index.json');
+  if (existsSync(single)) {
+    // transformers reads the one, vLLM the other
+    if (existsSync(indexFile))
+      throw new UserError(
+        'has both model.safetensors and model.safetensors.index.json',
+        folder,
+        'Remove the one that does not belong to the model.',
+      );
+    return new Map(readHeader(single).entries.map((entry) => [entry.name, entry]));
+  }
   if (!existsSync(indexFile)) {
-    const hint = 'Give the folder of a model in Hugging Face layout with safetensors weights.';
+    const pickled = ['pytorch_model.bin', 'pytorch_model.bin.index.json'].some((name) =>
+      existsSync(join(folder, name)),
+    );
+    const hint = pickled
+      ? 'Its weights are pickled (pytorch_model.bin): load it with transformers and save_pretrained it.'
+      : 'Give the folder of a model in Hugging Face layout with safetensors weights.';
     throw new UserError('has neither model.safetensors nor model.safetensors.index.json', folder, hint);
   }
   const index = shardIndexSchema.safeParse(parseJson(readFileSync(indexFile, 'utf8'), indexFile, DAMAGED));
@@ -183,6 +197,7 @@ export function readSafetensorsIndex(folder: string): Map<string, SafetensorsEnt
 
 /** Elements widened in one step: bounds the memory a half-precision tensor needs beyond its result. */
 const WIDEN_CHUNK = 1 << 22;
+const COMPARE_BYTES = 4 << 20;
 
 function readEntry(fd: number, entry: SafetensorsEntry): Tensor {
   const data = new Float32Array(entry.bytes / WIDTH[entry.dtype]);
@@ -207,6 +222,25 @@ export function readTensor(entry: SafetensorsEntry): Tensor {
     return readEntry(fd, entry);
   } finally {
     closeSync(fd);
+  }
+}
+
+/** Whether two tensors have one dtype, shape and content, to the bit. */
+export function sameBytes(a: SafetensorsEntry, b: SafetensorsEntry): boolean {
+  if (a.dtype !== b.dtype || a.shape.join() !== b.shape.join()) return false;
+  const [fdA, fdB] = [openFile(a.file), openFile(b.file)];
+  try {
+    const [x, y] = [Buffer.allocUnsafe(COMPARE_BYTES), Buffer.allocUnsafe(COMPARE_BYTES)];
+    for (let done = 0; done < a.bytes; done += COMPARE_BYTES) {
+      const size = Math.min(COMPARE_BYTES, a.bytes - done);
+      readFully(fdA, x.subarray(0, size), a.offset + done, a.file);
+      readFully(fdB, y.subarray(0, size), b.offset + done, b.file);
+      if (!x.subarray(0, size).equals(y.subarray(0, size))) return false;
+    }
+    return true;
+  } finally {
+    closeSync(fdA);
+    closeSync(fdB);
   }
 }
 

@@ -24,7 +24,7 @@ import {
   where,
 } from './graph.ts';
 import { readDecoderConfig } from './model-config.ts';
-import { modelNodes } from './model-graph.ts';
+import { checkAllUsed, modelNodes } from './model-graph.ts';
 import { readSafetensorsIndex } from './safetensors.ts';
 import type { LoraSpec } from './types.ts';
 
@@ -150,6 +150,7 @@ export function buildTrainingGraph(graph: Graph, options: TrainingGraphOptions) 
   const last = states[config.layers]!;
   const cooled = times(decoder.final(last), heat);
   const projection = outputProjection(config, model.weights);
+  checkAllUsed(config, model, entries);
   const parameters = options.mode === 'full' ? new Map([...model.base, ...model.lora]) : model.lora;
   const backward = options.gradients ? startBackward([...parameters.values()]) : null;
   const { outputs, gradient } = buildHead(cooled, projection, options.memory.rowChunks, backward);

@@ -149,15 +149,16 @@ describe('templates', () => {
       writeFileSync(join(scratch, 'tokenizer_config.json'), JSON.stringify({ chat_template }));
       return loadChatTemplate(scratch).source;
     };
-    expect(config('one')).toBe('one');
+    const named = (name: string) => `{{ messages[0].content }}${name}`;
+    expect(config(named('one'))).toBe(named('one'));
     expect(
       config([
-        { name: 'rag', template: 'two' },
-        { name: 'default', template: 'three' },
+        { name: 'rag', template: named('two') },
+        { name: 'default', template: named('three') },
       ]),
-    ).toBe('three');
+    ).toBe(named('three'));
     expect(() => config(undefined)).toThrow(/no chat template/);
     expect(() => config([])).toThrow(/no chat template/);
-    expect(templateOf('four').source).toBe('four');
+    expect(templateOf(named('four')).source).toBe(named('four'));
   });
 });

@@ -13,7 +13,11 @@ export interface ChatTemplate {
   source: string;
   template: Template;
   /** What every rendering sees: `bos_token`, `eos_token` and so on, where the tokenizer has them. */
-  variables: Record<string, string>;
+  variables: Record<string, unknown>;
+  /** `own`: it shows system messages. `none`: it refuses or drops them; they go before the user's first words. */
+  systemRole: 'own' | 'none';
+  /** What it should write for `add_generation_prompt` and does not; null when all is well. */
+  missingOpening: string | null;
 }
 
 export interface RenderOptions {
@@ -24,8 +28,33 @@ export interface RenderOptions {
 }
 
 /**
+ * Templates of newer models put the day's date into the prompt, which would change under a run. They get this
+ * one, the date that they fall back on where there is no clock.
+ */
+const DATE = { day: '26', month: 'July', monthNumber: '07', year: '2024' };
+
+/** Python's strftime for that date; of the day only what such templates ask for. */
+function fixedDate(format: string): string {
+  const { day, month, monthNumber, year } = DATE;
+  const parts: Record<string, string> = {
+    d: day,
+    b: month.slice(0, 3),
+    B: month,
+    m: monthNumber,
+    Y: year,
+    A: 'Friday',
+    a: 'Fri',
+    H: '00',
+    M: '00',
+    S: '00',
+  };
+  return format.replace(/%(\w)/g, (whole, letter: string) => parts[letter] ?? whole);
+}
+
+/**
  * The template of a model folder: `chat_template.jinja`, else `chat_template` of tokenizer_config.json (of
- * several, the one named `default`). UserError when there is none or its Jinja does not parse.
+ * several, the one named `default`). UserError when there is none, its Jinja does not parse, or it does not
+ * show what a user says.
  */
 export function loadChatTemplate(folder: string): ChatTemplate {
   const config = readModelJson(tokenizerConfigSchema, folder, 'tokenizer_config.json') ?? {};
@@ -45,21 +74,64 @@ export function loadChatTemplate(folder: string): ChatTemplate {
       "Use an instruction-tuned model, or add its family's chat_template.jinja.",
     );
   }
-  const variables: Record<string, string> = {};
+  const variables: Record<string, unknown> = { fixed_date: fixedDate };
   for (const name of ['bos_token', 'eos_token', 'unk_token', 'pad_token'] as const) {
     const text = tokenText(config[name]);
     if (text !== undefined) variables[name] = text;
   }
+  let parsed: Template;
   try {
-    return { where, source, template: new Template(source), variables };
+    // the line break after the block is not part of the text
+    parsed = new Template(`{% set strftime_now = fixed_date %}\n${source}`);
   } catch (error) {
     throw new UserError(`the chat template does not parse: ${messageOf(error)}`, where);
   }
+  return { where, source, template: parsed, variables, ...inspect(parsed, variables, where) };
 }
 
-function render(
-  { template, variables, where }: ChatTemplate,
-  messages: Message[],
+const SYSTEM: Message = { role: 'system', content: 'a system probe' };
+const USER: Message = { role: 'user', content: 'a user probe' };
+const ANSWER: Message = { role: 'assistant', content: 'an answer probe' };
+
+/** What a template makes of system messages and of `add_generation_prompt`, found by trying. */
+function inspect(
+  template: Template,
+  variables: Record<string, unknown>,
+  where: string,
+): Pick<ChatTemplate, 'systemRole' | 'missingOpening'> {
+  const given = { template, variables, where };
+  const shows = (messages: Message[]): boolean => {
+    const text = renderRaw(given, messages, { addGenerationPrompt: true });
+    return messages.every(({ content }) => text.includes(content));
+  };
+  const systemRole = attempt(() => shows([SYSTEM, USER])) ? 'own' : 'none';
+  // a template that takes no system message is told of its own error, should it take no user's either
+  if (systemRole === 'none' && !shows([USER]))
+    throw new UserError('the chat template does not show what a user says', where, 'Use another template.');
+  const [opened, plain] = [true, false].map((addGenerationPrompt) =>
+    renderRaw(given, [USER], { addGenerationPrompt }),
+  );
+  const whole = attempt(() => renderRaw(given, [USER, ANSWER], { addGenerationPrompt: false }));
+  const opening = whole?.startsWith(plain!)
+    ? whole.slice(plain!.length, whole.indexOf(ANSWER.content)).trim()
+    : '';
+  return { systemRole, missingOpening: opened === plain && opening !== '' ? opening : null };
+}
+
+/** The result, or undefined when the template raises an error. */
+function attempt<T>(action: () => T): T | undefined {
+  try {
+    return action();
+  } catch (error) {
+    if (error instanceof UserError) return undefined;
+    throw error;
+  }
+}
+
+/** Renders the messages as they are. */
+function renderRaw(
+  { template, variables, where }: Pick<ChatTemplate, 'template' | 'variables' | 'where'>,
+  messages: readonly Message[],
   options: RenderOptions,
 ): string {
   try {
@@ -72,6 +144,54 @@ function render(
   } catch (error) {
     throw new UserError(`the chat template refused the messages: ${messageOf(error)}`, where);
   }
+}
+
+/** Without a system role of the template's, the system's words come first in the user's first message. */
+function withoutSystem(messages: readonly Message[]): Message[] {
+  const words = messages.filter(({ role }) => role === 'system').map(({ content }) => content);
+  const others = messages.filter(({ role }) => role !== 'system');
+  const first = others.findIndex(({ role }) => role === 'user');
+  if (words.length === 0) return others;
+  if (first < 0) return [{ role: 'user', content: words.join('\n\n') }, ...others];
+  return others.map((message, i) =>
+    i === first ? { ...message, content: [...words, message.content].join('\n\n') } : message,
+  );
+}
+
+function render(template: ChatTemplate, messages: readonly Message[], options: RenderOptions): string {
+  if (options.addGenerationPrompt && template.missingOpening !== null)
+    throw new UserError(
+      `the chat template ignores add_generation_prompt: nothing opens the assistant's turn`,
+      template.where,
+      `End it with {% if add_generation_prompt %}, ${JSON.stringify(template.missingOpening)} and {% endif %}.`,
+    );
+  const shown = template.systemRole === 'own' ? messages : withoutSystem(messages);
+  return renderRaw(template, shown, options);
+}
+
+/**
+ * The token that ends an assistant's turn: what the template writes after an assistant's words, else the first
+ * of `eosIds`. UserError when the template ends turns with a special token that is not among `eosIds`: no
+ * answer of the model would ever end.
+ */
+export function endOfTurn(
+  template: ChatTemplate,
+  tokenizer: TextTokenizer,
+  eosIds: readonly number[],
+): number {
+  const text = attempt(() => render(template, [USER, ANSWER], { addGenerationPrompt: false })) ?? '';
+  const after = text.slice(text.lastIndexOf(ANSWER.content) + ANSWER.content.length);
+  const special = new Map(tokenizer.controlTokens.filter((t) => t.special).map((t) => [t.id, t.content]));
+  const id = tokenizer
+    .splitControl(after)
+    .find((part): part is number => typeof part === 'number' && special.has(part));
+  if (id === undefined) return eosIds[0]!;
+  if (eosIds.includes(id)) return id;
+  throw new UserError(
+    `ends a turn with ${special.get(id)} (${id}), which is not an eos_token_id (${eosIds.join(', ')})`,
+    template.where,
+    'Set eos_token_id in generation_config.json to all tokens that end an answer.',
+  );
 }
 
 /** A private-use character that none of `texts` holds. */
@@ -136,7 +256,7 @@ export function renderPromptIds(
       'Such a template cannot keep outside text apart: use another one.',
     );
   }
-  return parts.flatMap((part) =>
-    typeof part === 'number' ? [part] : tokenizer.encode(part.replaceAll(mark, '')),
+  return tokenizer.encodeParts(
+    parts.map((part) => (typeof part === 'number' ? part : part.replaceAll(mark, ''))),
   );
 }

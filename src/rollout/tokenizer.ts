@@ -15,6 +15,7 @@ import { Tokenizer } from '@huggingface/tokenizers';
 import { z } from 'zod';
 import { UserError } from '../base/errors.ts';
 import { readJsonFile } from '../base/read-json.ts';
+import { markSpaces, type SpaceMark, spaceMarkOf, unmarkSpaces } from './space-mark.ts';
 
 /**
  * A control token steers the model: one that is marked special, or that is written like a tag. (Qwen3 has
@@ -31,11 +32,15 @@ export interface TextTokenizer {
   encode(text: string): number[];
   /** Ids of text of ours, such as a rendered chat template: control tokens in it are recognised. */
   encodeMarkup(text: string): number[];
+  /** Ids of what `splitControl` gave: a stretch of text is encoded as what follows the parts before it. */
+  encodeParts(parts: readonly (string | number)[]): number[];
   /**
    * The text of `ids`. Ids without a token (a padded embedding has some) give nothing, bytes that are no
    * UTF-8 give U+FFFD. `skipSpecial` leaves special tokens out.
    */
   decode(ids: readonly number[], options: { skipSpecial: boolean }): string;
+  /** The token that `tokenizers` puts before a text of its own (Llama's, Mistral's); null for none. */
+  readonly startId: number | null;
   /** One more than the largest id. */
   readonly vocabSize: number;
   /** The id of exactly this token, control tokens included. */
@@ -53,12 +58,14 @@ const addedSchema = z.looseObject({
   single_word: z.boolean().default(false),
   lstrip: z.boolean().default(false),
   rstrip: z.boolean().default(false),
+  normalized: z.boolean().default(false),
 });
 const tokenizerSchema = z.looseObject({
   added_tokens: z.array(addedSchema),
   normalizer: z.unknown().optional(),
   pre_tokenizer: z.unknown().optional(),
   decoder: z.unknown().optional(),
+  post_processor: z.unknown().optional(),
   model: z.looseObject({
     type: z.string(),
     vocab: z.record(z.string(), id),
@@ -74,6 +81,8 @@ export const tokenizerConfigSchema = z.looseObject({
   unk_token: namedToken.optional(),
   pad_token: namedToken.optional(),
   additional_special_tokens: z.array(namedToken).nullish(),
+  // transformers 5: a list, or names of its own
+  extra_special_tokens: z.union([z.array(namedToken), z.record(z.string(), namedToken)]).nullish(),
   chat_template: z
     .union([z.string(), z.array(z.looseObject({ name: z.string(), template: z.string() }))])
     .nullish(),
@@ -94,47 +103,79 @@ export function readModelJson<T>(schema: z.ZodType<T>, folder: string, name: str
 
 const typeOf = (part: unknown): string => (part as { type?: string } | null | undefined)?.type ?? 'none';
 
-/** How the decoder puts text together; anything else than these two is refused. */
-function decoderKind(json: TokenizerJson): 'byte-level' | 'byte-fallback' | undefined {
-  if (typeOf(json.decoder) === 'ByteLevel') return 'byte-level';
+/** How tokens are put together to text, and how spaces are written in them. */
+type Spelling = { kind: 'byte-level' } | { kind: 'byte-fallback'; spaces: SpaceMark | null };
+
+/** Undefined for any other spelling than those we know to the letter. */
+function spellingOf(json: TokenizerJson): Spelling | undefined {
+  if (typeOf(json.decoder) === 'ByteLevel') return { kind: 'byte-level' };
+  const spaces = spaceMarkOf(json);
+  if (spaces) return { kind: 'byte-fallback', spaces };
   const steps = (json.decoder as { decoders?: unknown[] } | null)?.decoders?.map(typeOf).join('+');
-  return typeOf(json.decoder) === 'Sequence' && steps === 'ByteFallback+Fuse' ? 'byte-fallback' : undefined;
+  const plain = typeOf(json.decoder) === 'Sequence' && steps === 'ByteFallback+Fuse';
+  return plain ? { kind: 'byte-fallback', spaces: null } : undefined;
+}
+
+const byteName = (byte: number): string => `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`;
+
+/** The 256 tokens of single bytes: without one of them some text could not be spelled. */
+function byteTokens({ kind }: Spelling): string[] {
+  const bytes = Array.from({ length: 256 }, (_, byte) => byte);
+  if (kind === 'byte-fallback') return bytes.map(byteName);
+  // GPT-2's alphabet: printable Latin-1 stands for itself, the others follow from U+0100 on
+  const printable = (b: number): boolean => (b > 32 && b < 127) || (b > 160 && b < 256 && b !== 173);
+  let others = 0;
+  return bytes.map((b) => String.fromCharCode(printable(b) ? b : 256 + others++));
 }
 
 /** What would make our ids differ from the reference implementation's. */
-function unsupported(json: TokenizerJson): string[] {
+function unsupported(json: TokenizerJson, control: readonly ControlToken[]): string[] {
   const problems: string[] = [];
+  const spelling = spellingOf(json);
   if (json.model.type !== 'BPE') problems.push(`model type ${json.model.type}`);
-  if (!decoderKind(json)) problems.push(`decoder ${typeOf(json.decoder)}`);
-  if (JSON.stringify(json.pre_tokenizer ?? null).match(/"add_prefix_space":true|"Metaspace"/)) {
+  if (!spelling) problems.push(`decoder ${typeOf(json.decoder)} with its normalizer and pre_tokenizer`);
+  const marked = spelling?.kind === 'byte-fallback' && spelling.spaces !== null;
+  if (!marked && JSON.stringify(json.pre_tokenizer ?? null).match(/"add_prefix_space":true|"Metaspace"/))
     problems.push('a pre_tokenizer that adds a prefix space');
+  if (spelling) {
+    const missing = byteTokens(spelling).filter((token) => json.model.vocab[token] === undefined);
+    if (missing.length > 0) problems.push(`a vocabulary without ${missing.length} of the 256 bytes`);
   }
-  for (const { content, single_word, lstrip, rstrip } of json.added_tokens) {
+  for (const { content, single_word, lstrip, rstrip, normalized } of json.added_tokens) {
     if (single_word || lstrip || rstrip)
       problems.push(`added token ${content} with single_word, lstrip or rstrip`);
+    // it would be looked for after the spaces of the whole text were marked
+    if (normalized && marked) problems.push(`added token ${content} with normalized`);
   }
+  const names = new Set(control.map((token) => token.content));
+  for (const { content } of control) if (content.length < 2) problems.push(`one-character token ${content}`);
+  const merged = json.model.merges
+    .map((merge) => (Array.isArray(merge) ? merge.join('') : String(merge).replace(' ', '')))
+    .find((token) => names.has(token));
+  if (merged !== undefined) problems.push(`control token ${merged}, which ordinary text merges to`);
   return problems;
 }
 
 const BYTE_TOKEN = /^<0x([0-9A-F]{2})>$/;
 
 function controlTokensOf(json: TokenizerJson, config: TokenizerConfig): ControlToken[] {
-  const { bos_token, eos_token, unk_token, pad_token, additional_special_tokens } = config;
-  const names = [bos_token, eos_token, unk_token, pad_token, ...(additional_special_tokens ?? [])];
+  const { bos_token, eos_token, unk_token, pad_token, additional_special_tokens: more } = config;
+  const extra = Object.values(config.extra_special_tokens ?? {});
+  const names = [bos_token, eos_token, unk_token, pad_token, ...(more ?? []), ...extra];
   const named = new Set(names.map(tokenText));
   return json.added_tokens
     .map(({ content, id, special }) => ({ content, id, special: special || named.has(content) }))
     .filter(({ content, special }) => special || (/^<.+>$/s.test(content) && !BYTE_TOKEN.test(content)));
 }
 
-/** The library's tokenizer over everything but the control tokens. */
-function plainTokenizer(json: TokenizerJson, control: readonly ControlToken[]): Tokenizer {
+/** The library's tokenizer over everything but the control tokens; spaces that are marked are ours to mark. */
+function plainTokenizer(json: TokenizerJson, control: readonly ControlToken[], marked: boolean): Tokenizer {
   const controlIds = new Set(control.map((token) => token.id));
   const vocab = { ...json.model.vocab };
   for (const { content } of control) delete vocab[content];
   const plain = {
-    normalizer: json.normalizer ?? null,
-    pre_tokenizer: json.pre_tokenizer ?? null,
+    normalizer: marked ? null : (json.normalizer ?? null),
+    pre_tokenizer: marked ? null : (json.pre_tokenizer ?? null),
     decoder: json.decoder,
     added_tokens: json.added_tokens.filter((token) => !controlIds.has(token.id)),
     post_processor: null,
@@ -173,10 +214,25 @@ function controlPattern(control: readonly ControlToken[]): RegExp | undefined {
   return contents.length > 0 ? new RegExp(`(${escaped.join('|')})`, 'g') : undefined;
 }
 
+/** The token at the front of the template by which `tokenizers` finishes a single text. */
+function startTokenOf(json: TokenizerJson): string | undefined {
+  const template = z.looseObject({
+    type: z.literal('TemplateProcessing'),
+    single: z.array(z.looseObject({ SpecialToken: z.looseObject({ id: z.string() }).optional() })),
+  });
+  const processor = json.post_processor as { processors?: unknown[] } | null | undefined;
+  for (const step of processor?.processors ?? [processor]) {
+    const parsed = template.safeParse(step);
+    if (parsed.success) return parsed.data.single[0]?.SpecialToken?.id;
+  }
+  return undefined;
+}
+
 /**
  * Loads `tokenizer.json` and, where it is, `tokenizer_config.json` of a Hugging Face model folder.
- * Byte-level BPE (Qwen, Llama 3) and BPE with byte fallback; UserError for a missing or damaged file and
- * for whatever would give other ids than the reference implementation.
+ * Byte-level BPE (Qwen, Llama 3, SmolLM, Mistral's newer ones) and BPE with byte fallback, in SentencePiece's
+ * manner (Llama 2, Mistral 7B) or without; UserError for a missing or damaged file and for whatever would give
+ * other ids than the reference implementation.
  */
 export function loadTokenizer(folder: string): TextTokenizer {
   const json = readModelJson(tokenizerSchema, folder, 'tokenizer.json');
@@ -185,50 +241,68 @@ export function loadTokenizer(folder: string): TextTokenizer {
     throw new UserError(what, folder, 'Give the folder of a model in Hugging Face layout.');
   }
   const config = readModelJson(tokenizerConfigSchema, folder, 'tokenizer_config.json') ?? {};
-  const problems = unsupported(json);
   const control = controlTokensOf(json, config);
-  for (const { content } of control) if (content.length < 2) problems.push(`one-character token ${content}`);
+  const problems = unsupported(json, control);
   if (problems.length > 0) {
     throw new UserError(`not supported: ${problems.join('; ')}`, join(folder, 'tokenizer.json'));
   }
 
-  const plain = plainTokenizer(json, control);
+  const spelling = spellingOf(json)!;
+  const spaces = spelling.kind === 'byte-fallback' ? spelling.spaces : null;
+  const plain = plainTokenizer(json, control, spaces !== null);
   const pattern = controlPattern(control);
   const byContent = new Map(control.map((token) => [token.content, token]));
   const byId = new Map(control.map((token) => [token.id, token]));
   const largest = Object.values(json.model.vocab).reduce((a, b) => Math.max(a, b), -1);
   const vocabSize = json.added_tokens.reduce((n, token) => Math.max(n, token.id + 1), largest + 1);
-  const byteFallback = decoderKind(json) === 'byte-fallback';
+  const tokenId = (token: string): number | undefined => byContent.get(token)?.id ?? plain.token_to_id(token);
 
-  const encode = (text: string): number[] =>
-    text === '' ? [] : plain.encode(text, { add_special_tokens: false }).ids;
+  const encodeStretch = (text: string, isStart: boolean): number[] => {
+    if (text === '') return [];
+    const marked = spaces ? markSpaces(text, spaces, isStart) : text;
+    return plain.encode(marked, { add_special_tokens: false }).ids;
+  };
   const splitControl = (text: string): (string | number)[] =>
     (pattern ? text.split(pattern) : [text]).filter((s) => s !== '').map((s) => byContent.get(s)?.id ?? s);
-  const decodePlain = (ids: number[]): string => {
-    const known = ids.filter((id) => plain.id_to_token(id) !== undefined);
-    if (byteFallback) return decodeByteFallback(known.map((id) => plain.id_to_token(id)!));
-    return known.length > 0 ? plain.decode(known) : '';
+  const encodeParts = (parts: readonly (string | number)[]): number[] =>
+    parts.flatMap((part, i) => (typeof part === 'number' ? [part] : encodeStretch(part, i === 0)));
+
+  const decodeByteLevel = (ids: readonly number[]): string => {
+    let text = '';
+    let run: number[] = [];
+    const flush = (): void => {
+      if (run.length > 0) text += plain.decode(run);
+      run = [];
+    };
+    for (const id of ids) {
+      const token = byId.get(id);
+      if (token) {
+        flush();
+        text += token.content;
+      } else if (plain.id_to_token(id) !== undefined) run.push(id);
+    }
+    flush();
+    return text;
+  };
+  const decodeFallback = (ids: readonly number[]): string => {
+    const tokens = ids.map((id) => byId.get(id)?.content ?? plain.id_to_token(id));
+    const known = tokens.filter((token) => token !== undefined);
+    if (!spaces) return decodeByteFallback(known);
+    const text = decodeByteFallback(known.map(unmarkSpaces));
+    return spaces.strip && text.startsWith(' ') ? text.slice(1) : text;
   };
 
   return {
-    encode,
-    encodeMarkup: (text) =>
-      splitControl(text).flatMap((part) => (typeof part === 'number' ? [part] : encode(part))),
+    encode: (text) => encodeStretch(text, true),
+    encodeMarkup: (text) => encodeParts(splitControl(text)),
+    encodeParts,
     decode: (ids, { skipSpecial }) => {
-      let text = '';
-      let run: number[] = [];
-      for (const id of ids) {
-        const token = byId.get(id);
-        if (!token) run.push(id);
-        else if (!(skipSpecial && token.special)) {
-          text += decodePlain(run) + token.content;
-          run = [];
-        }
-      }
-      return text + decodePlain(run);
+      const shown = skipSpecial ? ids.filter((id) => !byId.get(id)?.special) : ids;
+      return spelling.kind === 'byte-level' ? decodeByteLevel(shown) : decodeFallback(shown);
     },
+    startId: tokenId(startTokenOf(json) ?? '') ?? null,
     vocabSize,
-    tokenId: (token) => byContent.get(token)?.id ?? plain.token_to_id(token),
+    tokenId,
     controlTokens: control,
     splitControl,
   };
