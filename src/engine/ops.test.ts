@@ -1,4 +1,4 @@
-/** Every operation of the table: its gradient against finite differences, its ONNX form against its definition. */
+/** Every operation of the table: its gradient against finite differences, each executor against its definition. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -6,7 +6,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { stream } from '../base/random.ts';
 import { gradients } from './autodiff.ts';
 import { type Dim, dimValue } from './dims.ts';
-import type { Value } from './executor.ts';
+import type { Executor, Value } from './executor.ts';
 import { GRADIENTS } from './gradients.ts';
 import { createGraph, input, type Node, reachable, reduceSum, times } from './graph.ts';
 import { createSession } from './onnx/session.ts';
@@ -14,6 +14,8 @@ import { OPS, type OpName } from './ops.ts';
 import { readSafetensorsIndex, writeSafetensors } from './safetensors.ts';
 import { EXAMPLES, type Maker, SYMBOLS } from './test-support-examples.ts';
 import { type Dense, evaluate } from './test-support-reference.ts';
+import { createTfjsExecutor } from './tfjs/session.ts';
+import { tfjsCpu } from './tfjs/test-support-cpu.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'lexpo-ops-'));
 const w = Float64Array.of(0.5, -1.25, 2);
@@ -30,6 +32,11 @@ const names = Object.keys(OPS) as OpName[];
 const cases = names.flatMap((name) =>
   EXAMPLES[name].map((example, i) => ({ title: `${name} ${i}`, name, example })),
 );
+
+const executors: [string, Executor][] = [
+  ['onnx', (outputs, options) => createSession(outputs, { ...options, prepack: false, arena: false })],
+  ['tfjs', createTfjsExecutor(tfjsCpu)],
+];
 
 /** The example over random inputs, and Σ result ∘ random: a scalar that depends on every element. */
 function prepare(name: OpName, example: (make: Maker) => Node) {
@@ -106,19 +113,15 @@ describe('every operation', () => {
     },
   );
 
-  test.each(cases)('$title: ONNX form', async ({ name, example }) => {
+  const everywhere = executors.flatMap(([on, executor]) => cases.map((c) => ({ ...c, on, executor })));
+  test.each(everywhere)('$title: as $on computes it', async ({ name, example, executor }) => {
     const { result, total, floats, feeds, sizes } = prepare(name, example);
     const nodes = [
       result,
       ...(GRADIENTS[name] === null && name === 'cachedAttention' ? [] : gradients(total, floats)),
     ];
     const outputs = new Map([...nodes, ...sizes].map((node, i) => [`out ${i}`, node]));
-    const session = await createSession(outputs, {
-      weights: readSafetensorsIndex(folder),
-      threads: 1,
-      prepack: false,
-      arena: false,
-    });
+    const session = await executor(outputs, { weights: readSafetensorsIndex(folder), threads: 1 });
     const inputs = new Map<string, Value>();
     for (const node of reachable([...nodes, ...sizes])) {
       if (node.op !== 'input') continue;
