@@ -31,6 +31,7 @@ describe('starting torchrun', () => {
       '--nproc-per-node=2',
       TORCH_PROGRAM,
       '--device=cpu',
+      '--threads=2',
       '--timeout-s=660',
     ]);
     expect(existsSync(TORCH_PROGRAM)).toBe(true);

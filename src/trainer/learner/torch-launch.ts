@@ -18,7 +18,7 @@ export const torchRanks = ({ processes, nodes }: TorchSettings): number => proce
  * each other over loopback, at a port that is free.
  */
 export function torchrunArguments(settings: TorchSettings, node = 0): string[] {
-  const { processes, nodes, device, startDeadlineMs, callDeadlineMs } = settings;
+  const { processes, nodes, device, threads, startDeadlineMs, callDeadlineMs } = settings;
   const machines = nodes
     ? [
         `--nnodes=${nodes.count}`,
@@ -36,6 +36,7 @@ export function torchrunArguments(settings: TorchSettings, node = 0): string[] {
     `--nproc-per-node=${processes}`,
     TORCH_PROGRAM,
     `--device=${device}`,
+    `--threads=${threads}`,
     `--timeout-s=${timeoutS}`,
   ];
 }

@@ -531,8 +531,10 @@ def end_with_parent():
 def main():
     options = argparse.ArgumentParser()
     options.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
+    options.add_argument("--threads", default=1, type=int)
     options.add_argument("--timeout-s", default=1800, type=float)
     given = options.parse_args()
+    torch.set_num_threads(given.threads)
     path = os.environ.get("LEXPO_SOCKET")  # absent on machines whose ranks were started by hand
     if path:
         end_with_parent()
