@@ -1,7 +1,6 @@
 /** From `learner` in the configuration to a learner. */
-import { UserError } from '../base/errors.ts';
 import type { Config } from '../config/schema.ts';
-import { createOnnxLearner } from './learner/engine-learner.ts';
+import { createOnnxLearner, createTfjsLearner } from './learner/engine-learner.ts';
 import type { Learner, LearnerOptions } from './learner/learner.ts';
 import { torchRanks } from './learner/torch-launch.ts';
 import { createTorchLearner } from './learner/torch-learner.ts';
@@ -21,7 +20,7 @@ export async function createLearner(
     case 'onnx':
       return createOnnxLearner({ ...options, memory: settings.memory }, say);
     case 'tfjs':
-      throw new UserError('is not there yet', 'learner.kind tfjs', 'choose onnx or torch');
+      return createTfjsLearner({ ...options, memory: settings.memory }, say);
     case 'torch':
       return createTorchLearner(options, settings);
   }

@@ -1,7 +1,7 @@
-/** A learner on our own engine as the loop sees it: its sessions live in a worker thread. */
+/** The learners on our own engine as the loop sees them: their sessions live in a worker thread. */
 import { revived, startWorker } from '../../base/worker.ts';
 import type { CoreOptions } from './core.ts';
-import type { LearnerMethod, LearnerReply, LearnerRequest } from './engine-worker.ts';
+import type { LearnerMethod, LearnerReply, LearnerRequest, WorkerData } from './engine-worker.ts';
 import type { Learner } from './learner.ts';
 
 interface Pending {
@@ -9,19 +9,27 @@ interface Pending {
   reject: (error: unknown) => void;
 }
 
+type Say = (line: string) => void;
+
 /**
- * Starts the worker and waits until its sessions are open. `say` gets the lines that a user should read.
+ * The learner on onnxruntime, ready for its first pass. `say` gets the lines that a user should read.
  *
  * @throws UserError for a model folder that cannot be read. A worker that dies fails every call under way
  *   and every later one.
  */
-export async function createOnnxLearner(
-  options: CoreOptions,
-  say: (line: string) => void = () => {},
-): Promise<Learner> {
-  const worker = startWorker(new URL('./engine-worker.ts', import.meta.url), import.meta.url, {
-    workerData: options,
-  });
+export const createOnnxLearner = (options: CoreOptions, say: Say = () => {}): Promise<Learner> =>
+  startLearner({ kind: 'onnx', options }, say);
+
+/**
+ * The learner on TensorFlow.js and a GPU; otherwise as `createOnnxLearner`, except that `threads` has no effect.
+ *
+ * @throws UserError also where `@tensorflow/tfjs-node-gpu` is not installed, does not work or finds no GPU.
+ */
+export const createTfjsLearner = (options: CoreOptions, say: Say = () => {}): Promise<Learner> =>
+  startLearner({ kind: 'tfjs', options }, say);
+
+async function startLearner(workerData: WorkerData, say: Say): Promise<Learner> {
+  const worker = startWorker(new URL('./engine-worker.ts', import.meta.url), import.meta.url, { workerData });
   const pending = new Map<number, Pending>();
   let nextId = 0;
   let dead: Error | null = null;
