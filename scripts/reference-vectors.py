@@ -15,14 +15,16 @@ from pathlib import Path
 
 import torch
 from peft import LoraConfig, get_peft_model
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
-from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Qwen3Config, Qwen3ForCausalLM
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 VECTORS = Path(__file__).resolve().parent.parent / "test" / "vectors"
 PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 TEMPERATURES = [1.0, 0.7]
 ENTROPY_COEF = 0.1
+ADAMW = {"lr": 1e-2, "weightDecay": 0.01, "beta1": 0.9, "beta2": 0.95, "eps": 1e-8}
 FULL_WEIGHTS = [
     "model.embed_tokens.weight",
     "model.layers.0.input_layernorm.weight",
@@ -53,22 +55,30 @@ def tiny_model():
         attn_implementation="eager",
     )
     model = Qwen3ForCausalLM(config).float().eval()
-    # The usual initialisation (0.02) gives nearly uniform logits, which would hide mistakes.
+    randomise(model)
+    return model
+
+
+def randomise(model):
+    """Weights with a say: the usual initialisation (0.02) gives nearly uniform logits, which would hide mistakes."""
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if "norm" in name:
                 weight.copy_(1 + 0.2 * torch.randn_like(weight))
+            elif name.endswith("bias"):
+                weight.copy_(0.5 * torch.randn_like(weight))
             elif "embed" in name:
                 weight.copy_(0.3 * torch.randn_like(weight))
             else:
                 # Strong layers, or the tied embedding would repeat its own input for ever.
                 gain = 4 if "o_proj" in name or "down_proj" in name else 1.5
                 weight.copy_(gain * torch.randn_like(weight) / math.sqrt(weight.shape[1]))
-    return model
 
 
-def with_adapter(model):
-    config = LoraConfig(r=4, lora_alpha=8, lora_dropout=0.0, target_modules=PROJECTIONS, task_type="CAUSAL_LM")
+def with_adapter(model, r=4, **settings):
+    config = LoraConfig(
+        r=r, lora_alpha=8, lora_dropout=0.0, target_modules=PROJECTIONS, task_type="CAUSAL_LM", **settings
+    )
     peft = get_peft_model(model, config).eval()
     with torch.no_grad():
         for name, weight in peft.named_parameters():
@@ -77,8 +87,21 @@ def with_adapter(model):
     return peft
 
 
+def save_adapter(peft, folder):
+    peft.save_pretrained(folder)
+    (folder / "README.md").unlink()
+    settings = json.loads((folder / "adapter_config.json").read_text(encoding="utf8"))
+    settings["target_modules"].sort()  # a set: its order differs from run to run
+    write_json(folder / "adapter_config.json", settings)
+
+
 def log_softmax(model, ids, temperature):
     return (model(input_ids=torch.tensor([ids])).logits[0] / temperature).log_softmax(-1)
+
+
+def lora_parameters(peft):
+    """By the names under which they are saved."""
+    return {n.replace(".default.", "."): p for n, p in peft.named_parameters() if "lora_" in n}
 
 
 def objective(model, samples, temperature):
@@ -92,6 +115,22 @@ def objective(model, samples, temperature):
         entropy = -(rows.exp() * rows).sum(-1)
         total = total + (torch.tensor(sample["coef"]) * logprobs).sum() + ENTROPY_COEF * entropy.sum()
     return total
+
+
+def minimise(peft, samples, adamw):
+    """torch.optim.AdamW on the LoRA tensors, objective at temperature 1; its value before each step."""
+    optimiser = torch.optim.AdamW(
+        lora_parameters(peft).values(), lr=adamw["lr"], weight_decay=adamw["weightDecay"], eps=adamw["eps"],
+        betas=(adamw["beta1"], adamw["beta2"]),
+    )
+    before = []
+    for _ in range(adamw["steps"]):
+        optimiser.zero_grad()
+        value = objective(peft, samples, 1.0)
+        value.backward()
+        before.append(value.item())
+        optimiser.step()
+    return before
 
 
 def greedy(model, prompt, count):
@@ -131,17 +170,10 @@ def qwen3_tiny():
 
     describe("base", model)
     peft = with_adapter(model)
-    peft.save_pretrained(folder / "adapter")
-    (folder / "adapter" / "README.md").unlink()
-    settings = json.loads((folder / "adapter" / "adapter_config.json").read_text(encoding="utf8"))
-    settings["target_modules"].sort()  # a set: its order differs from run to run
-    write_json(folder / "adapter" / "adapter_config.json", settings)
+    save_adapter(peft, folder / "adapter")
     describe("adapter", peft)
 
-    def saved_name(name):
-        return name.replace(".default.", ".")
-
-    lora = {saved_name(n): p for n, p in peft.named_parameters() if "lora_" in n}
+    lora = lora_parameters(peft)
     full = {n.replace("base_model.model.", "", 1).replace(".base_layer", ""): p for n, p in peft.named_parameters()}
     full = {name: full[name] for name in FULL_WEIGHTS}
     for parameter in full.values():
@@ -157,26 +189,157 @@ def qwen3_tiny():
     for parameter in full.values():
         parameter.requires_grad_(False)
 
-    adamw = {"lr": 1e-2, "weightDecay": 0.01, "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "steps": 3}
-    optimiser = torch.optim.AdamW(
-        lora.values(), lr=adamw["lr"], weight_decay=adamw["weightDecay"], eps=adamw["eps"],
-        betas=(adamw["beta1"], adamw["beta2"]),
-    )
-    before = []
-    for _ in range(adamw["steps"]):
-        optimiser.zero_grad()
-        value = objective(peft, samples, 1.0)
-        value.backward()
-        before.append(value.item())
-        optimiser.step()
+    adamw = {**ADAMW, "steps": 3}
+    adamw["objectiveBeforeStep"] = minimise(peft, samples, adamw)
     for name, parameter in lora.items():
         tensors[f"adamw.{name}"] = parameter.detach().clone()
-    adamw["objectiveBeforeStep"] = before
 
     save_file({name: t.detach().contiguous() for name, t in tensors.items()}, folder / "expected.safetensors")
     write_json(folder / "vectors.json", {
         "entropyCoef": ENTROPY_COEF, "samples": results, "objective": objectives, "adamw": adamw,
     })
+
+
+# ---- families --------------------------------------------------------------------------------------------
+
+TINY = {
+    "vocab_size": 48, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "intermediate_size": 24, "hidden_act": "silu", "max_position_embeddings": 64, "rms_norm_eps": 1e-6,
+    "bos_token_id": 2, "eos_token_id": 1, "attention_dropout": 0.0, "initializer_range": 0.02, "use_cache": True,
+}
+
+
+def family(model_type, name, **fields):
+    return {**TINY, "architectures": [name + "ForCausalLM"], "model_type": model_type, **fields}
+
+
+# config.json as such models are published, the dtype of their weights, and how many shards these are in. Context
+# lengths and theta are small, so that the scaled frequencies matter within a few positions.
+FAMILIES = {
+    "qwen3": (family(
+        "qwen3", "Qwen3", head_dim=6, tie_word_embeddings=True, attention_bias=False,
+        rope_parameters={"rope_type": "default", "rope_theta": 1000.0}, use_sliding_window=False, sliding_window=None,
+    ), torch.float32, 1),
+    "qwen2.5": (family(
+        "qwen2", "Qwen2", tie_word_embeddings=False, rope_theta=1000.0, use_sliding_window=False, sliding_window=32,
+        max_window_layers=1, torch_dtype="bfloat16",
+    ), torch.bfloat16, 3),
+    "qwen2.5-yarn": (family(
+        "qwen2", "Qwen2", tie_word_embeddings=True, rope_theta=50.0, num_key_value_heads=1,
+        rope_scaling={"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16},
+    ), torch.float32, 1),
+    "llama3": (family(
+        "llama", "Llama", tie_word_embeddings=True, attention_bias=False, mlp_bias=False, head_dim=8,
+        eos_token_id=[1, 4, 5], pretraining_tp=1, rope_theta=50.0, rope_scaling={
+            "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 32,
+        },
+    ), torch.bfloat16, 1),
+    # no head_dim; three heads, as in the smallest SmolLM2
+    "smollm": (family(
+        "llama", "Llama", tie_word_embeddings=True, attention_bias=False, mlp_bias=False, hidden_size=18,
+        num_attention_heads=3, num_key_value_heads=1, rope_theta=100000, rope_scaling=None, rope_interleaved=False,
+        is_llama_config=True, pretraining_tp=1,
+    ), torch.float32, 1),
+    "llama-biases": (family(
+        "llama", "Llama", tie_word_embeddings=False, attention_bias=True, mlp_bias=True, num_key_value_heads=4,
+        rope_scaling={"type": "linear", "factor": 4.0},
+    ), torch.float32, 2),
+    "mistral": (family(
+        "mistral", "Mistral", tie_word_embeddings=False, head_dim=6, rope_theta=1000.0, sliding_window=None,
+    ), torch.float16, 1),
+}
+
+
+def write_weights(model, folder, dtype, shards):
+    """As published: norms stay float32 in a half-precision model of several shards, which so is of mixed dtypes."""
+    tensors = dict(model.state_dict())
+    if model.config.tie_word_embeddings:
+        del tensors["lm_head.weight"]
+    narrow = {
+        n: (t if shards > 1 and "norm" in n else t.to(dtype)).contiguous() for n, t in tensors.items()
+    }
+    names = list(narrow)
+    if shards == 1:
+        return save_file(narrow, folder / "model.safetensors", metadata={"format": "pt"})
+    files = {name: f"model-{1 + i * shards // len(names):05}-of-{shards:05}.safetensors" for i, name in enumerate(names)}
+    for file in set(files.values()):
+        save_file({n: narrow[n] for n in names if files[n] == file}, folder / file, metadata={"format": "pt"})
+    size = sum(t.nbytes for t in narrow.values())
+    write_json(folder / "model.safetensors.index.json", {"metadata": {"total_size": size}, "weight_map": files})
+
+
+def family_vectors(name, config, dtype, shards):
+    folder = fresh(VECTORS / "families" / name)
+    write_json(folder / "config.json", config)
+    torch.manual_seed(sum(map(ord, name)))
+    made = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=torch.float32)
+    randomise(made)
+    write_weights(made, folder, dtype, shards)
+    draw = random.Random(name)
+    samples = []
+    for length, prompt_length in [(6, 2), (19, 4), (28, 20)]:
+        ids = [draw.randrange(3, 48) for _ in range(length)]
+        coef = [round(draw.uniform(-1, 1), 3) for _ in range(length - prompt_length)]
+        samples.append({"ids": ids, "promptLength": prompt_length, "coef": coef})
+
+    def load():
+        return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+
+    tensors = {}
+    record = {"entropyCoef": ENTROPY_COEF, "adamw": {**ADAMW, "steps": 10}, "samples": samples, "kinds": {}}
+    start = None
+    for kind, settings in {"base": None, "lora": {"r": 2}, "rslora": {"r": 2, "use_rslora": True}}.items():
+        model = load()
+        if settings is not None:
+            model = with_adapter(model, **settings)
+            if start is None:
+                save_adapter(model, folder / "adapter")
+                start = load_file(folder / "adapter" / "adapter_model.safetensors")
+            lora = lora_parameters(model)
+            with torch.no_grad():
+                for parameter_name, parameter in lora.items():
+                    parameter.copy_(start[parameter_name])
+        found = {"logprobs": [], "entropies": []}
+        with torch.no_grad():
+            for i, sample in enumerate(samples):
+                ids = sample["ids"]
+                rows = log_softmax(model, ids, 1.0)[:-1]
+                found["logprobs"].append(rows.gather(1, torch.tensor(ids[1:])[:, None])[:, 0].tolist())
+                found["entropies"].append((-(rows.exp() * rows).sum(-1)).tolist())
+            last = samples[-1]["ids"]
+            tensors[f"logits.{kind}"] = model(input_ids=torch.tensor([last])).logits[0].contiguous()
+        if settings is not None:
+            value = objective(model, samples, 0.7)
+            value.backward()
+            found["objective at temperature 0.7"] = value.item()
+            tensors |= {f"gradient.{kind}.{n}": p.grad.clone() for n, p in lora.items()}
+            found["objectiveBeforeStep"] = minimise(model, samples, record["adamw"])
+            tensors |= {f"adamw.{kind}.{n}": p.detach().clone() for n, p in lora.items()}
+        record["kinds"][kind] = found
+    save_file({n: t.detach().contiguous() for n, t in tensors.items()}, folder / "expected.safetensors")
+    write_json(folder / "vectors.json", record)
+
+
+def rotary():
+    """Frequencies of published models' sizes."""
+    llama3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+    cases = [
+        (128, {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, **llama3}),
+        (64, {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 32.0, **llama3}),
+        (128, {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}),
+        (128, {"rope_theta": 1000000.0, **yarn}),
+        (96, {"rope_theta": 10000.0, **yarn, "factor": 1.5, "beta_fast": 20.0, "beta_slow": 2.0}),
+    ]
+    made = []
+    for head_dim, parameters in cases:
+        config = LlamaConfig(head_dim=head_dim, rope_parameters=dict(parameters))
+        frequencies, magnitude = ROPE_INIT_FUNCTIONS[parameters["rope_type"]](config)
+        made.append({
+            "headDim": head_dim, "parameters": parameters, "magnitude": magnitude, "frequencies": frequencies.tolist(),
+        })
+    write_json(VECTORS / "families" / "rotary.json", made)
 
 
 # ---- safetensors -----------------------------------------------------------------------------------------
@@ -321,6 +484,9 @@ def tokenizer_vectors(name, made):
 
 
 qwen3_tiny()
+for name, (config, dtype, shards) in FAMILIES.items():
+    family_vectors(name, config, dtype, shards)
+rotary()
 half_precision()
 tokenizer_vectors("char-tokenizer", char_tokenizer())
 tokenizer_vectors("byte-tokenizer", byte_tokenizer())

@@ -5,53 +5,13 @@ import { stream } from '../base/random.ts';
 import { createDecodeSession, type DecodeSession } from './decode-session.ts';
 import { loraScale, readAdapter } from './peft.ts';
 import { ALL_MODULES, chainBatch, maxDifference, randomAdapter, tinyModel } from './test-support.ts';
+import { cacheFrom, forcedLogprobs, writeColumns } from './test-support-decode.ts';
 import { createTrainingSession } from './training-session.ts';
 import type { LoraSpec, TensorMap } from './types.ts';
 
 const shape = { vocab: 130, hidden: 96, layers: 2, heads: 4, kvHeads: 2, headDim: 32, ffn: 800 };
 // wide enough that two threads divide the columns of its products
 const lora: LoraSpec = { r: 32, alpha: 16, rslora: false, targets: ALL_MODULES };
-
-/** A cache of `capacity` columns for n rows, filled from a prefill. */
-function cacheFrom(
-  session: DecodeSession,
-  prefilled: { keys: Float32Array[]; values: Float32Array[]; length: number },
-  prompts: Int32Array[],
-  capacity: number,
-) {
-  const { kvHeads, headDim } = session;
-  const grow = (from: Float32Array): Float32Array => {
-    const to = new Float32Array(prompts.length * kvHeads * capacity * headDim);
-    prompts.forEach((prompt, row) => {
-      for (let head = 0; head < kvHeads; head++) {
-        const at = row * kvHeads + head;
-        const start = at * prefilled.length * headDim;
-        to.set(from.subarray(start, start + prompt.length * headDim), at * capacity * headDim);
-      }
-    });
-    return to;
-  };
-  return { keys: prefilled.keys.map(grow), values: prefilled.values.map(grow) };
-}
-
-function writeColumns(
-  session: DecodeSession,
-  cache: Float32Array[],
-  columns: Float32Array[],
-  positions: Int32Array,
-  capacity: number,
-): void {
-  const { kvHeads, headDim } = session;
-  cache.forEach((to, layer) => {
-    positions.forEach((position, row) => {
-      for (let head = 0; head < kvHeads; head++) {
-        const at = row * kvHeads + head;
-        const column = columns[layer]!.subarray(at * headDim, (at + 1) * headDim);
-        to.set(column, (at * capacity + position) * headDim);
-      }
-    });
-  });
-}
 
 describe('decode session', () => {
   let folder: string;
@@ -92,25 +52,12 @@ describe('decode session', () => {
       let row = 0;
       const want = samples.map((s) => s.ids.map((_, i) => (i < s.promptLength ? 0 : rows.logprobs[row++]!)));
 
-      const prompts = samples.map((s) => Int32Array.from(s.ids.slice(0, s.promptLength)));
-      const temperature = new Float32Array(3).fill(0.8);
-      const first = await session.prefill(prompts, adapter, temperature);
-      const capacity = 128;
-      const cache = cacheFrom(session, first, prompts, capacity);
-      let logprobs = first.logprobs;
-      for (let i = 0; i < 23; i++) {
-        const at = samples.map((s) => s.promptLength + i);
-        samples.forEach((s, r) => {
-          const got = logprobs[r * shape.vocab + s.ids[at[r]!]!]!;
-          expect(Math.abs(got - want[r]![at[r]!]!)).toBeLessThan(1e-5);
-        });
-        const positions = Int32Array.from(at);
-        const tokens = Int32Array.from(samples, (s, r) => s.ids[at[r]!]!);
-        const out = await session.step({ tokens, positions, capacity, ...cache, temperature }, adapter);
-        writeColumns(session, cache.keys, out.newKeys, positions, capacity);
-        writeColumns(session, cache.values, out.newValues, positions, capacity);
-        logprobs = out.logprobs;
-      }
+      const got = await forcedLogprobs(session, samples, adapter, 0.8);
+      got.forEach((logprobs, r) => {
+        const { promptLength } = samples[r]!;
+        expect(logprobs).toHaveLength(23);
+        expect(maxDifference(logprobs, want[r]!.slice(promptLength))).toBeLessThan(1e-5);
+      });
     }
     await training.release();
   });
