@@ -1,6 +1,6 @@
 /** Running an emitted model on onnxruntime-node. */
 import { existsSync, readFileSync, realpathSync } from 'node:fs';
-import { basename, dirname } from 'node:path';
+import { dirname, relative } from 'node:path';
 import { InferenceSession, Tensor as OrtTensor } from 'onnxruntime-node';
 import { UserError } from '../../base/errors.ts';
 import type { Executor, ExecutorOptions, Session } from '../executor.ts';
@@ -22,10 +22,7 @@ export interface SessionOptions extends ExecutorOptions {
 export const onnxExecutor: Executor = (outputs, options) =>
   createSession(outputs, { ...options, prepack: false, arena: true });
 
-/**
- * Compiles the graph that computes `outputs`; see `emitOnnx`. All files of the weights must lie in one folder
- * once links are resolved.
- */
+/** Compiles the graph that computes `outputs`; see `emitOnnx`. The files of the weights may be links. */
 export async function createSession(
   outputs: ReadonlyMap<string, Node>,
   options: SessionOptions,
@@ -76,7 +73,8 @@ export async function createSession(
 
 /**
  * onnxruntime reads external data only from below one folder and follows no link out of it, while a Hugging
- * Face cache is a folder of links into its store: so links are resolved here.
+ * Face cache is a folder of links into its store: so links are resolved here, and the folder is the deepest
+ * one above all files.
  */
 function locate(weights: ReadonlyMap<string, SafetensorsEntry>): {
   folder: string;
@@ -84,20 +82,15 @@ function locate(weights: ReadonlyMap<string, SafetensorsEntry>): {
 } {
   const real = new Map<string, string>();
   for (const { file } of weights.values()) if (!real.has(file)) real.set(file, realpathSync(file));
-  const folders = new Set([...real.values()].map((file) => dirname(file)));
-  if (folders.size > 1) {
-    throw new UserError(
-      `the model's safetensors files lie in different folders: ${[...folders].join(', ')}`,
-      undefined,
-      'copy them into one folder',
-    );
-  }
+  let folder = dirname([...real.values()][0] ?? '.');
+  const isBelow = (file: string): boolean => !relative(folder, file).startsWith('..');
+  while (![...real.values()].every(isBelow) && folder !== dirname(folder)) folder = dirname(folder);
   return {
-    folder: [...folders][0] ?? '.',
+    folder,
     external(name) {
       const entry = weights.get(name);
       if (!entry) throw new Error(`no weight '${name}'`);
-      return { ...entry, file: basename(real.get(entry.file)!) };
+      return { ...entry, file: relative(folder, real.get(entry.file)!) };
     },
   };
 }
