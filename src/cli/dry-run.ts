@@ -5,6 +5,7 @@ import { stringify } from 'yaml';
 import { configWarnings, type PlanFacts, planRun, type RunPlan } from '../config/plan.ts';
 import type { Config } from '../config/schema.ts';
 import { short } from '../report/text.ts';
+import { corpusChars, freeMemory, memoryText, memoryWarnings } from '../trainer/memory-plan.ts';
 import { type Data, dataWarnings, loadData, loadModel } from '../trainer/prepare.ts';
 
 /** Reads data, tokenizer and model shape, so their mistakes show too; trains and writes nothing. */
@@ -12,7 +13,11 @@ export async function dryRun(config: Config): Promise<string> {
   const data = await loadData(config);
   const facts = factsOf(config, data);
   const plan = planRun(config, facts);
-  const notes = [...configWarnings(config, facts), ...dataWarnings(data)];
+  const notes = [
+    ...configWarnings(config, facts),
+    ...dataWarnings(data),
+    ...(plan.memory ? memoryWarnings(plan.memory, freeMemory(), config.learner.kind) : []),
+  ];
   const warnings = notes.map((line) => `note: ${line}\n`);
   return `${stringify(config)}\n${planText(config, facts, plan)}${warnings.join('')}`;
 }
@@ -22,7 +27,7 @@ function factsOf(config: Config, { corpus, train, validation }: Data): PlanFacts
   const absent = !existsSync(join(path, 'config.json'));
   return {
     articles: corpus.articles.length,
-    corpusChars: corpus.articles.reduce((sum, { title, text }) => sum + title.length + text.length, 0),
+    corpusChars: corpusChars({ corpus }),
     trainQueries: train.length,
     validationQueries: validation.length,
     decoder: absent && build ? null : loadModel(path).config,
@@ -46,19 +51,9 @@ function planText(config: Config, facts: PlanFacts, plan: RunPlan): string {
       : []),
     ['evaluations', `at steps ${plan.evaluations.join(', ')}: ${plan.evaluationEpisodes} episodes`],
     memory
-      ? ['memory', `about ${short(memory.total)}B: ${memoryParts(memory)}`]
+      ? ['memory', memoryText(memory)]
       : ['memory', `known when ${config.model.path} is made: lexpo build-model`],
   ];
   const width = Math.max(...lines.map(([name]) => name.length));
   return lines.map(([name, value]) => `${name.padEnd(width)}  ${value}\n`).join('');
-}
-
-function memoryParts(memory: NonNullable<RunPlan['memory']>): string {
-  const { parameters, adapterParameters, weights, adapter, activations, data } = memory;
-  return [
-    `weights ${short(weights)}B (${short(parameters)} parameters)`,
-    `adapter and optimiser ${short(adapter)}B (${short(adapterParameters)} parameters)`,
-    `activations ${short(activations)}B`,
-    `program and corpus ${short(data)}B`,
-  ].join(', ');
 }

@@ -81,26 +81,47 @@ test('the memory of activations agrees with measured peaks', () => {
   // Extra resident memory of one training pass, bytes, measured on Linux with onnxruntime 1.30.
   const small = DECODER;
   const tiny = { ...DECODER, hiddenSize: 128, headDim: 32, intermediateSize: 384 };
-  const measured: [DecoderConfig, tokens: number, tree: number, rowShare: number, megabytes: number][] = [
-    [small, 2048, 1024, 0.25, 411],
-    [small, 4096, 1024, 0.25, 804],
-    [small, 4096, 128, 0.25, 433],
-    [small, 4096, 128, 0.75, 544],
-    [tiny, 4096, 1024, 0.25, 624],
-  ];
-  for (const [decoder, tokens, tree, share, megabytes] of measured) {
-    const learner = { ...config().learner, maxTreeTokens: tree };
+  const deep = { ...DECODER, vocabSize: 8000, hiddenSize: 384, layers: 12, heads: 6, intermediateSize: 1152 };
+  type Memory = { recompute: boolean; rowChunks: number };
+  const fast = { recompute: false, rowChunks: 1 };
+  const again = (rowChunks: number): Memory => ({ recompute: true, rowChunks });
+  const measured: [DecoderConfig, tokens: number, tree: number, share: number, Memory, megabytes: number][] =
+    [
+      [small, 2048, 1024, 0.25, fast, 431],
+      [small, 4096, 1024, 0.25, fast, 843],
+      [small, 4096, 128, 0.25, fast, 454],
+      [small, 4096, 128, 0.75, fast, 570],
+      [tiny, 4096, 1024, 0.25, fast, 654],
+      [deep, 2048, 256, 0.5, fast, 1160],
+      [deep, 2048, 256, 0.5, { recompute: false, rowChunks: 4 }, 1044],
+      [deep, 2048, 256, 0.5, again(1), 256],
+      [deep, 2048, 256, 0.5, again(4), 206],
+      [small, 4096, 256, 0.5, again(1), 288],
+      [small, 4096, 1024, 0.5, again(4), 494],
+    ];
+  for (const [decoder, tokens, tree, share, memory, megabytes] of measured) {
+    const { learner: onnx } = config();
+    if (onnx.kind !== 'onnx') throw new Error('the default learner is onnx');
+    const learner = { ...onnx, maxTreeTokens: tree, memory };
     const bytes = 4 * tokens * floatsPerPosition({ learner }, decoder, share);
-    expect(bytes / (megabytes * 2 ** 20)).toBeGreaterThan(0.85);
-    expect(bytes / (megabytes * 2 ** 20)).toBeLessThan(1.15);
+    const within = memory.recompute ? 0.2 : 0.15;
+    expect(Math.abs(bytes / (megabytes * 1e6) - 1)).toBeLessThan(within);
   }
+});
+
+test('torch: the weights once a process, in its dtype, and twice in the embedded server', () => {
+  const per = (...set: string[]) =>
+    estimateMemory(config('learner.kind=torch', ...set), DECODER, FACTS).weights / parameterCount(DECODER);
+  expect(per()).toBe(2 * 4 + 4);
+  expect(per('learner.processes=3', 'learner.dtype=bfloat16')).toBe(2 * 4 + 3 * 2);
 });
 
 test('the parts of the estimate add up, and the adapter is counted from its tensors', () => {
   const memory = estimateMemory(config('lora.r=8', 'lora.targets=[q_proj, down_proj]'), DECODER, FACTS);
   expect(memory.adapterParameters).toBe(4 * 8 * (256 + 256 + 768 + 256));
   expect(memory.adapter).toBe(memory.adapterParameters * 28);
-  expect(memory.total).toBe(memory.weights + memory.adapter + memory.activations + memory.data);
+  const { weights, adapter, activations, serving, data } = memory;
+  expect(memory.total).toBe(weights + adapter + activations + serving + data);
 });
 
 test('what is allowed but hardly meant is said', () => {

@@ -38,6 +38,8 @@ export interface MemoryEstimate {
   weights: number;
   adapter: number;
   activations: number;
+  /** Of the embedded server: caches, and the prefill of prompts. */
+  serving: number;
   data: number;
   total: number;
 }
@@ -83,26 +85,34 @@ export function parameterCount(decoder: DecoderConfig): number {
   return layers * layer + d + vocabSize * d * (decoder.tieWordEmbeddings ? 1 : 2);
 }
 
-/** The graphs that hold the weights as f32: training, scoring, prefill, decoding. */
-const GRAPHS = 4;
+/** The graphs that hold the weights as f32: training and scoring; with an adapter and without one. */
+const LEARNER_GRAPHS = 2;
+const SERVER_GRAPHS = 2;
 /** Node, onnxruntime and the program itself. */
-const PROGRAM_BYTES = 200e6;
+const PROGRAM_BYTES = 250e6;
 /** The searchable corpus: texts, postings and vocabulary, for a character of text. */
 const BYTES_PER_CHAR = 28;
+/** Limits of the embedded server (serve/server.ts). */
+const SERVER = { rows: 256, cacheBytes: 2 ** 30, promptCacheBytes: 2 ** 26, prefillTokens: 8192 };
 /** Share of a pass's positions that carry loss: sampled tokens against prompts. */
 const ROW_SHARE = 0.5;
 
 /**
  * Estimate of the memory at its peak, in bytes:
  *
- *   weights      4 graphs × parameters × 4
+ *   weights      4 graphs × parameters × 4 (files of f32 are mapped: their pages are counted by graph, and shared)
  *   adapter      parameters of the adapter × 4 × (itself, reference, gradient, 2 moments, 2 served versions)
- *   activations  tokensPerPass × 4 × [ layers × (5 d + 6 q + 5 kv + 4 f)
- *                  + (layers + 2.5) × heads × maxTreeTokens + 4 × vocabulary × ½ ]
+ *   activations  tokensPerPass × 4 × [ layers × layer + (layers + 2.5) × heads × maxTreeTokens + head ]
+ *                recomputed: tokensPerPass × 4 × [ layers × d + 1.5 × layer + 4.5 × heads × maxTreeTokens + 0.4 × head ]
+ *                with layer = 5 d + 6 q + 5 kv + 4 f and head = 4 × vocabulary × ½ / rowChunks
+ *                scoring: tokensPerPass × 4 × [ 0.6 × layer + heads × maxTreeTokens + ½ × head ] beside it
+ *   serving      keys and values of the sequences under way, cached prompts, and twice what a prefill needs
  *   data         the program, and 28 bytes a character of the corpus
  *
  * with d hidden, q and kv the widths of queries and keys, f intermediate. What one position keeps for the
- * backward pass was counted in the graph, and held against the measured peak of five shapes: within 15 %.
+ * backward pass was counted in the graph, and held against the measured peak of several shapes: within 15 %,
+ * recomputed within 20 %; whole runs within 20 %. Processes of `torch` hold the weights once more each, in their dtype; their
+ * activations are reckoned as here.
  */
 export function estimateMemory(
   config: Config,
@@ -112,12 +122,33 @@ export function estimateMemory(
   const parameters = parameterCount(decoder);
   const shapes = [...loraTensorShapes(decoder, config.lora).values()];
   const adapterParameters = shapes.reduce((sum, [rows, columns]) => sum + rows * columns, 0);
-  const weights = GRAPHS * parameters * 4;
+  const weights = parameters * weightBytes(config.learner);
   const adapter = adapterParameters * 4 * 7;
-  const activations = config.learner.tokensPerPass * 4 * floatsPerPosition(config, decoder);
+  const perPosition = floatsPerPosition(config, decoder) + floatsToScore(config, decoder);
+  const activations = config.learner.tokensPerPass * 4 * perPosition;
+  const serving = servingBytes(config, decoder);
   const data = PROGRAM_BYTES + BYTES_PER_CHAR * facts.corpusChars;
-  const total = weights + adapter + activations + data;
-  return { parameters, adapterParameters, weights, adapter, activations, data, total };
+  const total = weights + adapter + activations + serving + data;
+  return { parameters, adapterParameters, weights, adapter, activations, serving, data, total };
+}
+
+/** What one layer computes for a position, attention scores left out. */
+function layerFloats({ hiddenSize, heads, kvHeads, headDim, intermediateSize }: DecoderConfig): number {
+  return 5 * hiddenSize + 6 * heads * headDim + 5 * kvHeads * headDim + 4 * intermediateSize;
+}
+
+function floatsToScore({ learner }: Pick<Config, 'learner'>, decoder: DecoderConfig): number {
+  const head = (2 * decoder.vocabSize * ROW_SHARE) / memoryOf(learner).rowChunks;
+  return 0.6 * layerFloats(decoder) + decoder.heads * learner.maxTreeTokens + head;
+}
+
+function servingBytes({ learner, rollout }: Config, decoder: DecoderConfig): number {
+  const { layers, kvHeads, headDim, heads } = decoder;
+  const keysAndValues = 2 * layers * kvHeads * headDim * 4;
+  const rows = Math.min(SERVER.rows, rollout.concurrency);
+  const cache = Math.min(SERVER.cacheBytes, rows * learner.maxTreeTokens * keysAndValues);
+  const prefill = SERVER.prefillTokens * 4 * (0.6 * layerFloats(decoder) + heads * 64);
+  return cache + SERVER.promptCacheBytes + 2 * prefill;
 }
 
 /** f32 values that a position of a pass keeps until its gradient is done. */
@@ -126,11 +157,25 @@ export function floatsPerPosition(
   decoder: DecoderConfig,
   rowShare = ROW_SHARE,
 ): number {
-  const { hiddenSize, heads, kvHeads, headDim, intermediateSize, layers, vocabSize } = decoder;
-  const layer = 5 * hiddenSize + 6 * heads * headDim + 5 * kvHeads * headDim + 4 * intermediateSize;
-  const attention = (layers + 2.5) * heads * config.learner.maxTreeTokens;
-  return layers * layer + attention + 4 * vocabSize * rowShare;
+  const { hiddenSize, heads, layers, vocabSize } = decoder;
+  const { recompute, rowChunks } = memoryOf(config.learner);
+  const layer = layerFloats(decoder);
+  const scores = heads * config.learner.maxTreeTokens;
+  const head = (4 * vocabSize * rowShare) / rowChunks;
+  return recompute
+    ? layers * hiddenSize + 1.5 * layer + 4.5 * scores + 0.4 * head
+    : layers * layer + (layers + 2.5) * scores + head;
 }
+
+/** What the learner does to save memory. */
+const memoryOf = (learner: Config['learner']) =>
+  learner.kind === 'torch' ? { recompute: learner.gradientCheckpointing, rowChunks: 1 } : learner.memory;
+
+/** Bytes for a parameter of the base model, all copies together. */
+const weightBytes = (learner: Config['learner']): number =>
+  learner.kind === 'torch'
+    ? 4 * SERVER_GRAPHS + learner.processes * (learner.dtype === 'float32' ? 4 : 2)
+    : 4 * (SERVER_GRAPHS + LEARNER_GRAPHS);
 
 /** What is allowed, but probably not meant: one sentence each. */
 export function configWarnings(config: Config, facts?: Pick<PlanFacts, 'trainQueries'>): string[] {

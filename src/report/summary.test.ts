@@ -14,6 +14,7 @@ const summary: Summary = {
     after: { ...policy, recall: 0.6 },
   },
   adapter: 'runs/demo/adapters/demo-v12',
+  memory: { planned: 7e8, peak: 6e8 },
 };
 const path = join(mkdtempSync(join(tmpdir(), 'lexpo-summary-')), 'summary.json');
 
@@ -37,6 +38,7 @@ test('has exactly the agreed keys, the metrics named by k', async () => {
       after,
     },
     adapter: 'runs/demo/adapters/demo-v12',
+    memory: { planned: 7e8, peak: 6e8 },
   });
   expect(summarySchema(10).safeParse(json).success).toBe(true);
   expect(summarySchema(5).safeParse(json).success).toBe(false);

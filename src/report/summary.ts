@@ -4,6 +4,7 @@ import { writeFileAtomic } from '../base/atomic-write.ts';
 import type { EvalFigures } from './tables.ts';
 
 const share = z.number().min(0).max(1);
+const bytes = z.number().int().min(0);
 
 /** The schema of a summary whose metrics were read at `k`: `recall@10`, `mrr@10`, `ndcg@10` for 10. */
 export function summarySchema(k: number) {
@@ -23,6 +24,8 @@ export function summarySchema(k: number) {
     eval: z.strictObject({ singlePass: z.strictObject(metrics), before: policy, after: policy }),
     /** Folder of the adapter whose figures `after` are. */
     adapter: z.string().min(1),
+    /** Bytes: what was expected before the run, and what this process held at most. Of the last session. */
+    memory: z.strictObject({ planned: bytes, peak: bytes }),
   });
 }
 
@@ -31,6 +34,7 @@ export interface Summary {
   seconds: number;
   eval: { singlePass: EvalFigures; before: PolicyFigures; after: PolicyFigures };
   adapter: string;
+  memory: { planned: number; peak: number };
 }
 
 /** Figures of a policy: all of them are there. */
@@ -58,6 +62,7 @@ function summaryJson(summary: Summary, k: number) {
       after: policy(summary.eval.after),
     },
     adapter: summary.adapter,
+    memory: summary.memory,
   });
 }
 

@@ -1,6 +1,7 @@
 /** One training run from its configuration to its summary: what `lexpo train` does. */
 import { mkdir } from 'node:fs/promises';
 import { UserError } from '../base/errors.ts';
+import type { MemoryEstimate } from '../config/plan.ts';
 import type { Config } from '../config/schema.ts';
 import { weightsMark } from '../engine/weights-mark.ts';
 import type { PolicyEvaluation } from '../eval/evaluate-policy.ts';
@@ -8,6 +9,7 @@ import { openMetrics } from '../report/metrics.ts';
 import type { Screen } from '../report/progress.ts';
 import { writeSummary } from '../report/summary.ts';
 import { evaluationTable } from '../report/tables.ts';
+import { short } from '../report/text.ts';
 import type { RolloutContext } from '../rollout/roll-out.ts';
 import {
   type Checkpoint,
@@ -19,6 +21,7 @@ import {
 import { createLearner, proofTolerance } from './create-learner.ts';
 import { rankingFigures, reportRun, singlePass } from './final-report.ts';
 import { type LoopParts, trainLoop } from './loop.ts';
+import { freeMemory, memoryText, memoryWarnings, peakMemory, planMemory } from './memory-plan.ts';
 import {
   configHash,
   createSearch,
@@ -97,6 +100,10 @@ async function trainAndReport(
   const done = resumed?.progress.step ?? 0;
   if (done > config.train.steps)
     throw new UserError(`has ${done} steps done already`, folder.root, `set train.steps to at least ${done}`);
+  const memory = planMemory(config, data, model.config);
+  screen.print(`memory: ${memoryText(memory)}`);
+  for (const warning of memoryWarnings(memory, freeMemory(), config.learner.kind))
+    screen.print(`note: ${warning}`);
   const search = createSearch(config, data.corpus);
   const started = performance.now();
   const learner = await createLearner(
@@ -128,7 +135,7 @@ async function trainAndReport(
       const baseline = singlePass(search, data.validation, config);
       const start: StartParts = { config, data, model, search, learner, target, screen, signal };
       const context = rolloutContext(config, model, search, endpoint);
-      const parts: RunParts = { ...start, context, folder, about, resumed, baseline };
+      const parts: RunParts = { ...start, context, folder, about, resumed, baseline, memory };
       const end = await train(parts, await firstProgress(parts, started));
       if (end.step < config.train.steps) return false;
       await report(parts, end);
@@ -148,6 +155,7 @@ interface RunParts extends StartParts {
   resumed: Checkpoint | null;
   /** Single-pass retrieval on the held-out questions. */
   baseline: PolicyEvaluation;
+  memory: MemoryEstimate;
 }
 
 /** Ids of a fixed prompt that every proof of publication is asked on: the start of the first held-out question. */
@@ -224,6 +232,14 @@ async function report(parts: RunParts, end: Progress): Promise<void> {
   const { before, after, adapter } = report;
   const figures = { singlePass: baseline, before, after };
   const seconds = Math.round(end.seconds * 10) / 10;
-  await writeSummary(folder.summary, { steps: end.step, seconds, eval: figures, adapter }, config.eval.k);
+  const memory = { planned: Math.round(parts.memory.total), peak: peakMemory() };
+  await writeSummary(
+    folder.summary,
+    { steps: end.step, seconds, eval: figures, adapter, memory },
+    config.eval.k,
+  );
   parts.screen.print(table);
+  parts.screen.print(
+    `peak memory ${short(memory.peak)}B, where about ${short(memory.planned)}B were expected`,
+  );
 }
