@@ -62,5 +62,5 @@ const broken = (error: unknown): UserError =>
   new UserError(
     `is installed, but does not work here: ${messageOf(error).split('\n')[0]}`,
     PACKAGE,
-    `${NEEDS}. Its install script downloads TensorFlow: npm rebuild ${PACKAGE} runs it again. Or choose learner.kind onnx or torch`,
+    `${NEEDS}. Its install script downloads TensorFlow: npm rebuild ${PACKAGE} --ignore-scripts=false runs it again. Or choose learner.kind onnx or torch`,
   );
