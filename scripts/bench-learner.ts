@@ -21,7 +21,7 @@ import { trlConfig } from './python/trl-config.ts';
 
 const GOALS = { ratioToTrl: 0.2, ratioToSingle: 0.5, memoryToTrl: 1 };
 /** TRL's micro-batches that are tried. */
-const MICRO_BATCHES = [4, 8, 16, 32, 64];
+const MICRO_BATCHES = [4, 8, 16, 32];
 /** Small, so that a batch trained on again and again asks for the same work. */
 const LEARNING_RATE = 1e-6;
 const WORKER = fileURLToPath(new URL('bench-learner/worker.ts', import.meta.url));
