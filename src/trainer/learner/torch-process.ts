@@ -77,6 +77,8 @@ function launch(settings: TorchSettings, socket: string): ChildProcess {
     LEXPO_SOCKET: socket,
     OMP_NUM_THREADS: String(settings.threads),
     PYTHONUNBUFFERED: '1',
+    // Else `-m` looks for modules in the current folder first.
+    PYTHONSAFEPATH: '1',
     // Threads that spin while they wait cost everything on a machine with other work: measured six times.
     OMP_WAIT_POLICY: process.env.OMP_WAIT_POLICY ?? 'PASSIVE',
     // The model is a folder; nothing is ever looked up elsewhere.
