@@ -414,40 +414,149 @@ def char_tokenizer():
     }
 
 
-def byte_tokenizer():
-    """Byte-level BPE in Qwen's form (NFC, its split pattern), trained on a few sentences."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.normalizer = normalizers.NFC()
-    pattern = (
-        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-    )
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(pattern), behavior="isolated"),
-        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-    ])
-    tokenizer.decoder = decoders.ByteLevel()
+def trained(tokenizer, vocab_size, alphabet):
+    """tokenizer.json after training on a few sentences."""
     text = STRINGS + [m["content"] for messages in MESSAGES for m in messages]
     text += ["user", "assistant", "system", "\n\n", "\n\n\n", "<|im_end|>", "民法典 借款 合同 欠钱 不还 怎么办 第一条 第二条"] * 3
     trainer = trainers.BpeTrainer(
-        vocab_size=420, min_frequency=1, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+        vocab_size=vocab_size, min_frequency=1, initial_alphabet=alphabet, show_progress=False
     )
     tokenizer.train_from_iterator(text, trainer)
-    made = json.loads(tokenizer.to_str())
-    specials = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    return json.loads(tokenizer.to_str())
+
+
+def split_pattern(digits):
+    """How Qwen and Llama 3 cut text into words; they differ in how many digits make one."""
+    return (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|" + digits
+        + r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    )
+
+
+def byte_level(first, normalizer=None):
+    tokenizer = Tokenizer(models.BPE())
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    use_regex = isinstance(first, pre_tokenizers.Digits)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        first, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=use_regex),
+    ])
+    tokenizer.decoder = decoders.ByteLevel()
+    return trained(tokenizer, 420, pre_tokenizers.ByteLevel.alphabet())
+
+
+def with_added(made, specials, others=()):
+    """New ids behind the vocabulary."""
     start = len(made["model"]["vocab"])
-    names = specials + ["<tool_call>", "<think>", "</think>"]
+    names = [*specials, *others]
     made["added_tokens"] = [added_token(start + i, t, t in specials) for i, t in enumerate(names)]
     return made
 
 
-def tokenizer_vectors(name, made):
+def byte_tokenizer():
+    """Byte-level BPE in Qwen's form (NFC, its split pattern)."""
+    made = byte_level(pre_tokenizers.Split(Regex(split_pattern(r"\p{N}")), behavior="isolated"), normalizers.NFC())
+    return with_added(made, ["<|endoftext|>", "<|im_start|>", "<|im_end|>"], ["<tool_call>", "<think>", "</think>"])
+
+
+def llama3_tokenizer():
+    """Byte-level BPE in Llama 3's form: words of the vocabulary are taken whole, whatever the merges say."""
+    made = byte_level(pre_tokenizers.Split(Regex(split_pattern(r"\p{N}{1,3}")), behavior="isolated"))
+    for word in ["不还", "actions", "assistants"]:
+        spelled = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str(word)[0][0]
+        made["model"]["vocab"].setdefault(spelled, len(made["model"]["vocab"]))
+    made["model"]["ignore_merges"] = True
+    start = "<|begin_of_text|>"
+    names = [start, "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|eom_id|>"]
+    made = with_added(made, names)
+    made["post_processor"] = start_template(start, made["added_tokens"][0]["id"])
+    return made
+
+
+def smollm_tokenizer():
+    """Byte-level BPE in SmolLM's form: single digits, GPT-2's words, specials at the front of the vocabulary."""
+    made = byte_level(pre_tokenizers.Digits(individual_digits=True))
+    names = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<repo_name>"]
+    vocab = sorted(made["model"]["vocab"], key=made["model"]["vocab"].get)
+    made["model"]["vocab"] = {token: i for i, token in enumerate(names + vocab)}
+    made["added_tokens"] = [added_token(i, t, True) for i, t in enumerate(names)]
+    return made
+
+
+def start_template(token, id):
+    return {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": token, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {token: {"id": token, "ids": [id], "tokens": [token]}},
+    }
+
+
+def sentencepiece_tokenizer(metaspace, controls=()):
+    """SentencePiece's form, as Llama 2 has it (normalizers) or as newer files do (a pre-tokenizer)."""
+    mark = "\u2581"
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=True)
+    made = trained(tokenizer, 330, [])
+    specials = ["<unk>", "<s>", "</s>", *controls]
+    names = specials + [f"<0x{b:02X}>" for b in range(256)]
+    names += sorted(made["model"]["vocab"], key=made["model"]["vocab"].get)
+    made["model"] |= {
+        "vocab": {token: i for i, token in enumerate(names)}, "unk_token": "<unk>", "fuse_unk": True, "byte_fallback": True,
+    }
+    made["added_tokens"] = [added_token(i, t, True) for i, t in enumerate(specials)]
+    made["pre_tokenizer"] = made["normalizer"] = None
+    if metaspace:
+        made["pre_tokenizer"] = {"type": "Metaspace", "replacement": mark, "prepend_scheme": "first", "split": False}
+    else:
+        replace = {"type": "Replace", "pattern": {"String": " "}, "content": mark}
+        made["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": mark}, replace]}
+    made["decoder"] = {"type": "Sequence", "decoders": [
+        {"type": "Replace", "pattern": {"String": mark}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+        {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+    ]}
+    made["post_processor"] = start_template("<s>", 1)
+    return made
+
+
+LLAMA3_TEMPLATE = """{{ bos_token }}
+{%- for message in messages %}
+    {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' + message['content'] | trim + '<|eot_id|>' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}
+{%- endif %}
+"""
+# No system role, and nothing to be done for add_generation_prompt: an answer follows [/INST].
+MISTRAL_TEMPLATE = """{{ bos_token }}
+{%- for message in messages %}
+    {%- if (message.role == 'user') != (loop.index0 % 2 == 0) %}
+        {{- raise_exception('user and assistant must take turns') }}
+    {%- elif message.role == 'user' %}
+        {{- '[INST] ' + message.content + ' [/INST]' }}
+    {%- else %}
+        {{- ' ' + message.content + eos_token }}
+    {%- endif %}
+{%- endfor %}
+"""
+
+
+def without_system(messages):
+    words = [m["content"] for m in messages if m["role"] == "system"]
+    first, *others = [m for m in messages if m["role"] != "system"]
+    return [{**first, "content": "\n\n".join([*words, first["content"]])}, *others]
+
+
+def tokenizer_vectors(name, made, template=CHAT_TEMPLATE, tokens=None, system=True):
+    """`tokens`: the named ones of tokenizer_config.json. `system`: whether the template takes a system message."""
     folder = fresh(VECTORS / name)
+    tokens = tokens or {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
     write_json(folder / "tokenizer.json", made)
     write_json(folder / "tokenizer_config.json", {
-        "tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>",
-        "clean_up_tokenization_spaces": False, "model_max_length": 1024,
+        "tokenizer_class": "PreTrainedTokenizerFast", **tokens, "clean_up_tokenization_spaces": False,
+        "model_max_length": 1024,
     })
-    (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE, encoding="utf8")
+    (folder / "chat_template.jinja").write_text(template, encoding="utf8")
     markup = Tokenizer.from_str(json.dumps(made))
     # Plain text: the same tokenizer without the tokens that look like a tag or are special.
     without = copy.deepcopy(made)
@@ -459,7 +568,8 @@ def tokenizer_vectors(name, made):
     back = {size + i: t["id"] for i, t in enumerate(kept)}
     auto = AutoTokenizer.from_pretrained(folder)
     texts = []
-    for text in STRINGS:
+    spelled = [] if template == CHAT_TEMPLATE else ["a".join(["", *(t["content"] for t in made["added_tokens"]), " "])]
+    for text in STRINGS + spelled:
         ids = markup.encode(text, add_special_tokens=False).ids
         assert ids == auto(text, add_special_tokens=False)["input_ids"], text
         texts.append({
@@ -476,8 +586,9 @@ def tokenizer_vectors(name, made):
         decoded.append({"ids": ids, "text": markup.decode(ids, skip_special_tokens=False)})
     chats = []
     for messages in MESSAGES:
-        for kwargs in [{}, {"enable_thinking": False}]:
-            text = auto.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **kwargs)
+        for kwargs in [{}, {"enable_thinking": False}] if template == CHAT_TEMPLATE else [{}]:
+            shown = messages if system else without_system(messages)
+            text = auto.apply_chat_template(shown, tokenize=False, add_generation_prompt=True, **kwargs)
             ids = markup.encode(text, add_special_tokens=False).ids
             chats.append({"messages": messages, "kwargs": kwargs, "text": text, "ids": ids})
     write_json(folder / "vectors.json", {"texts": texts, "decoded": decoded, "chats": chats})
@@ -490,3 +601,12 @@ rotary()
 half_precision()
 tokenizer_vectors("char-tokenizer", char_tokenizer())
 tokenizer_vectors("byte-tokenizer", byte_tokenizer())
+tokenizer_vectors("smollm-tokenizer", smollm_tokenizer())
+llama3 = {"bos_token": "<|begin_of_text|>", "eos_token": "<|eot_id|>"}
+tokenizer_vectors("llama3-tokenizer", llama3_tokenizer(), LLAMA3_TEMPLATE, llama3)
+sentencepiece = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+tokenizer_vectors("llama2-tokenizer", sentencepiece_tokenizer(False), MISTRAL_TEMPLATE, sentencepiece, system=False)
+tokenizer_vectors(
+    "mistral-tokenizer", sentencepiece_tokenizer(True, ["[INST]", "[/INST]"]), MISTRAL_TEMPLATE, sentencepiece,
+    system=False,
+)

@@ -17,7 +17,7 @@ import { rankPool } from '../env/retrieval/rank-pool.ts';
 import type { Message, Query } from '../env/types.ts';
 import type { RewardConfig } from '../reward/config.ts';
 import { type RetrievalFacts, scoreEpisode } from '../reward/ledger.ts';
-import { loadChatTemplate, renderPromptIds } from '../rollout/chat-template.ts';
+import { endOfTurn, loadChatTemplate, renderPromptIds } from '../rollout/chat-template.ts';
 import { createEndpoint, type Endpoint } from '../rollout/endpoint.ts';
 import type { RolloutContext, Sampling } from '../rollout/roll-out.ts';
 import { loadTokenizer, type TextTokenizer } from '../rollout/tokenizer.ts';
@@ -147,7 +147,7 @@ export function loadModel(folder: string): Model {
   const tokenizer = loadTokenizer(folder);
   const template = loadChatTemplate(folder);
   checkTokenizer(folder, config, tokenizer);
-  const endId = config.eosTokenIds[0]!;
+  const endId = endOfTurn(template, tokenizer, config.eosTokenIds);
   return {
     folder: resolve(folder),
     config,
