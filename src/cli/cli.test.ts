@@ -133,7 +133,13 @@ describe('train', () => {
     expect(out).toContain('rollouts        24, 3.00 passes');
     expect(out).toContain('sampled tokens  at most 7.68 k');
     expect(out).toContain('evaluations     at steps 0, 3: 2 episodes');
+    expect(out).toContain('learner         onnx: 2 threads');
     expect(out).toMatch(/memory {10}known when .* is made/);
+    const nodes = 'learner.nodes={count: 2, address: gpu-0}';
+    const torch = await lexpo('train', config, '--dry-run', '--set', 'learner.kind=torch', '--set', nodes);
+    expect(torch.out).toMatch(
+      /\nlearner {9}torch: 1 process on each of 2 machines, auto, float32\n {16}on machine 1: python3 -m torch/,
+    );
     const again = join(folder, 'again.yaml');
     writeFileSync(again, out.slice(0, out.indexOf('\ndata  ')));
     expect((await lexpo('train', again, '--dry-run')).out).toBe(out);

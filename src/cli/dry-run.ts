@@ -5,6 +5,7 @@ import { stringify } from 'yaml';
 import { configWarnings, type PlanFacts, planRun, type RunPlan } from '../config/plan.ts';
 import type { Config } from '../config/schema.ts';
 import { short } from '../report/text.ts';
+import { describeTorch } from '../trainer/learner/torch-launch.ts';
 import { corpusChars, freeMemory, memoryText, memoryWarnings } from '../trainer/memory-plan.ts';
 import { type Data, dataWarnings, loadData, loadModel } from '../trainer/prepare.ts';
 
@@ -34,6 +35,12 @@ function factsOf(config: Config, { corpus, train, validation }: Data): PlanFacts
   };
 }
 
+/** What computes gradients, and what has to be started by hand for it. */
+function learnerText(learner: Config['learner']): string[] {
+  if (learner.kind === 'torch') return describeTorch(learner);
+  return [`${learner.kind}: ${learner.threads === 1 ? '1 thread' : `${learner.threads} threads`}`];
+}
+
 /** The plan in lines of `name  value`. */
 function planText(config: Config, facts: PlanFacts, plan: RunPlan): string {
   const { queriesPerStep, groupSize } = config.rollout;
@@ -50,6 +57,7 @@ function planText(config: Config, facts: PlanFacts, plan: RunPlan): string {
       ? [['warm start', `${plan.demonstrations} demonstrated episodes`] satisfies [string, string]]
       : []),
     ['evaluations', `at steps ${plan.evaluations.join(', ')}: ${plan.evaluationEpisodes} episodes`],
+    ...learnerText(config.learner).map((line, i): [string, string] => [i === 0 ? 'learner' : '', line]),
     memory
       ? ['memory', memoryText(memory)]
       : ['memory', `known when ${config.model.path} is made: lexpo build-model`],
