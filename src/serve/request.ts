@@ -79,8 +79,10 @@ const completionSchema = z.strictObject({
   response_format: absent('response_format is not supported'),
   structured_outputs: absent('structured_outputs is not supported'),
 
-  // Of no consequence here: Qwen's tokenizer adds no tokens; who asks, under which id, how urgently.
+  /** Text prompts get the token that starts a text (Llama's, Mistral's), as in vLLM; ids stay as they are. */
   add_special_tokens: z.boolean().nullish(),
+
+  // Of no consequence here: who asks, under which id, how urgently.
   user: z.string().nullish(),
   request_id: z.string().nullish(),
   priority: z.number().nullish(),
@@ -103,6 +105,7 @@ export interface CompletionRequest {
   returnTokenIds: boolean;
   tokensAsIds: boolean;
   skipSpecialTokens: boolean;
+  addSpecialTokens: boolean;
   cacheSalt: string;
 }
 
@@ -186,6 +189,7 @@ export function parseCompletion(body: unknown, limits: RequestLimits): Completio
     returnTokenIds: b.return_token_ids ?? false,
     tokensAsIds: b.return_tokens_as_token_ids ?? false,
     skipSpecialTokens: b.skip_special_tokens ?? true,
+    addSpecialTokens: b.add_special_tokens ?? true,
     cacheSalt: b.cache_salt ?? '',
   };
 }

@@ -116,7 +116,7 @@ function completions(context: RouteContext): Route {
     const request = parseCompletion(body, limits);
     const adapter = uidOf(context, request.model);
     const prompts = request.prompts.map((prompt) =>
-      typeof prompt === 'string' ? tokenizer.encodeMarkup(prompt) : prompt,
+      typeof prompt === 'string' ? textIds(tokenizer, prompt, request.addSpecialTokens) : prompt,
     );
     checkPrompts(prompts, request.maxTokens, limits);
     const number = served++;
@@ -142,10 +142,20 @@ function completions(context: RouteContext): Route {
   };
 }
 
+/** Ids of a prompt that came as text; `special`: with the token that starts a text, where the model has one. */
+function textIds(tokenizer: TextTokenizer, text: string, special: boolean): number[] {
+  const { startId } = tokenizer;
+  return [...(special && startId !== null ? [startId] : []), ...tokenizer.encodeMarkup(text)];
+}
+
 function tokenize(context: RouteContext, body: unknown): Answer {
   const request = parseTokenize(body);
   if (request.model != null) uidOf(context, request.model);
-  const tokens = request.prompt != null ? context.tokenizer.encodeMarkup(request.prompt) : rendered();
+  // a rendered prompt has its start token from the template
+  const tokens =
+    request.prompt != null
+      ? textIds(context.tokenizer, request.prompt, request.add_special_tokens ?? true)
+      : rendered();
 
   function rendered(): number[] {
     if (!context.chatTemplate) throw badRequest('the model has no chat template', 'messages');
