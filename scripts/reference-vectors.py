@@ -200,6 +200,29 @@ def qwen3_tiny():
     })
 
 
+def full_parameters():
+    """Every weight of the tiny Qwen3 trained, without an adapter: full.safetensors beside the model."""
+    folder = VECTORS / "qwen3-tiny"
+    samples = json.loads((folder / "vectors.json").read_text(encoding="utf8"))["samples"]
+    model = tiny_model()
+    weights = dict(model.named_parameters())
+    # eps is large: with a small one a gradient that is nothing but rounding would decide an update's sign
+    optimiser = torch.optim.AdamW(weights.values(), lr=1e-2, weight_decay=0.01, eps=1e-3, betas=(0.9, 0.95))
+    tensors = {}
+    before = []
+    for step in range(5):
+        optimiser.zero_grad()
+        value = objective(model, samples, 1.0)
+        value.backward()
+        before.append(value.item())
+        if step == 0:
+            tensors = {f"gradient.{name}": weight.grad.clone() for name, weight in weights.items()}
+        optimiser.step()
+    tensors |= {f"adamw.{name}": weight.detach().clone() for name, weight in weights.items()}
+    tensors["objectiveBeforeStep"] = torch.tensor(before)
+    save_file({name: t.contiguous() for name, t in tensors.items()}, folder / "full.safetensors")
+
+
 # ---- families --------------------------------------------------------------------------------------------
 
 TINY = {
@@ -595,6 +618,7 @@ def tokenizer_vectors(name, made, template=CHAT_TEMPLATE, tokens=None, system=Tr
 
 
 qwen3_tiny()
+full_parameters()
 for name, (config, dtype, shards) in FAMILIES.items():
     family_vectors(name, config, dtype, shards)
 rotary()
