@@ -1,15 +1,48 @@
 /** The `torch` learner on the CPU: held to the contract by one process and by two, which must be the same. */
+import { spawnSync } from 'node:child_process';
+import { dirname } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { stream } from '../../base/random.ts';
 import type { RowValues } from '../../engine/types.ts';
 import type { Learner, LearnerOptions } from './learner.ts';
 import { randomPasses, stepOn, testLearner, tinyOptions, worstGap } from './test-support-conformance.ts';
 import { findPython } from './test-support-python.ts';
-import type { TorchSettings } from './torch-launch.ts';
+import { TORCH_PROGRAM, type TorchSettings } from './torch-launch.ts';
 import { openTorchLearner } from './torch-learner.ts';
 import { startTorch, type TorchProcess } from './torch-process.ts';
 
 const { python, skip } = findPython();
+
+/** Prints the gaps between the program's own formulas, three rows or five entries at a time, and autograd. */
+const CHUNKS = `
+import json, torch, types, learner
+torch.manual_seed(1)
+rows, width, vocab, heat = 10, 6, 11, 0.7
+hidden = torch.randn(rows, width, requires_grad=True)
+weight, target = torch.randn(vocab, width), torch.randint(vocab, (rows,))
+coef, entropy_coef = torch.randn(rows), torch.randn(rows)
+log_p = (hidden @ weight.T / heat).log_softmax(-1)
+picked, entropy = log_p.gather(1, target[:, None])[:, 0], -(log_p.exp() * log_p).sum(-1)
+(coef * picked + entropy_coef * entropy).sum().backward()
+learner.LOGITS_CHUNK = 3 * vocab
+got = learner.head(hidden.detach(), weight, target, heat, coef, entropy_coef)
+want = (picked, entropy, hidden.grad)
+gaps = [(a - b).abs().max().item() for a, b in zip(got, want)]
+
+def updated(chunk):
+    learner.UPDATE_CHUNK = chunk
+    torch.manual_seed(2)
+    vectors = {name: torch.rand(23) for name in ("theta", "gradient", "first", "second")}
+    optimizer = {"betas": [0.9, 0.99], "eps": 1e-3, "weightDecay": 0.1, "clipNorm": 0.5}
+    self = types.SimpleNamespace(**vectors, optimizer=optimizer, step=4)
+    self.ranks = types.SimpleNamespace(sum=lambda x: x)
+    self._adamw = lambda *given: learner.Learner._adamw(self, *given)
+    norm, _ = learner.Learner.update(self, 0.1)
+    return torch.cat([torch.tensor([norm]), self.theta, self.first, self.second])
+
+gaps.append((updated(5) - updated(100)).abs().max().item())
+print(json.dumps(gaps))
+`;
 
 const settings = (processes: number): TorchSettings => ({
   kind: 'torch',
@@ -102,6 +135,15 @@ describe.skipIf(skip)(`the torch learner${skip ? `: ${skip}` : ''}`, { timeout: 
         expect(Math.abs(x - values[1]![p]!.logprobs[r]!)).toBeLessThan(1e-5);
       });
     });
+  });
+
+  it("the vocabulary in chunks has autograd's values and gradients, and an update in chunks is the same", () => {
+    const ran = spawnSync(python, ['-c', CHUNKS], {
+      env: { ...process.env, PYTHONPATH: dirname(TORCH_PROGRAM), PYTHONDONTWRITEBYTECODE: '1' },
+      encoding: 'utf8',
+    });
+    expect(ran.stderr).toBe('');
+    for (const gap of JSON.parse(ran.stdout) as number[]) expect(gap).toBeLessThan(1e-5);
   });
 
   it('bfloat16 weights come near, and the adapter stays float32', async () => {
