@@ -139,7 +139,7 @@ function trlStepper(
   };
   const file = join(scratch, `trl-${microBatch}-${corrected}.json`);
   writeFileSync(file, JSON.stringify([job]));
-  return startStepper(python, [TRL, file], { OMP_NUM_THREADS: String(threads) });
+  return startStepper(python, [TRL, file], { OMP_NUM_THREADS: String(threads), HF_HUB_OFFLINE: '1' });
 }
 
 /** TRL's fastest micro-batch, each tried with one step. */

@@ -3,7 +3,6 @@
  * LoRA gradients through token trees, and the adapter after ten steps of AdamW. The tiny random models of
  * test/vectors/families, on samples of their own.
  */
-import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -22,6 +21,7 @@ import { createCore } from '../../src/trainer/learner/core.ts';
 import { createOptimizerState } from '../../src/trainer/optimizer.ts';
 import { packSamples, rowsToTokens, tokensToRows } from '../../src/trainer/token-tree.ts';
 import { FAMILIES, familyPath } from '../../test/vectors/families.ts';
+import { runPython } from '../python/run-python.ts';
 import { type Area, type Check, largestGap, tensorGap } from './check.ts';
 
 const PROGRAM = fileURLToPath(new URL('models.py', import.meta.url));
@@ -83,7 +83,7 @@ export async function modelChecks(python: string, scratch: string): Promise<Area
   }));
   const file = join(scratch, 'models.json');
   writeFileSync(file, JSON.stringify(jobs));
-  execFileSync(python, [PROGRAM, file], { stdio: ['ignore', 'ignore', 'pipe'] });
+  runPython(python, [PROGRAM, file]);
   const areas: Area[] = [];
   for (const family of FAMILIES) {
     const found: Check[] = [];

@@ -15,8 +15,9 @@ export interface UpdateSettings {
  * Fields of GRPOConfig under which GRPOTrainer computes the same update, and `use_vllm`, by which it corrects
  * for the sampler. UserError for what it has no words for.
  *
- * Two things are meant to differ. A token that the correction masks leaves our denominators too, in TRL it
- * stays there. TRL averages the entropy bonus over micro-batches, we over tokens.
+ * Three things differ. A token that the correction masks leaves our denominators and the KL term too, in TRL
+ * it stays there. TRL averages the entropy bonus over micro-batches, we over tokens. And TRL multiplies the KL
+ * term by the differentiable ratio unless told otherwise; the KL of the GRPO paper, and ours, is without it.
  */
 export function trlConfig(settings: UpdateSettings): Record<string, unknown> {
   const { loss, optimizer, temperature, epochs, learningRate } = settings;
@@ -37,6 +38,7 @@ export function trlConfig(settings: UpdateSettings): Record<string, unknown> {
     epsilon_high: kind === 'cispo' ? 1 + loss.clipHigh : loss.clipHigh,
     max_completion_length: loss.constantLength,
     beta: kl.coef,
+    use_bias_correction_kl: false,
     entropy_coef: loss.entropy,
     use_vllm: importance.mode !== 'none',
     ...(importance.mode === 'none'

@@ -15,14 +15,12 @@ trainer is made, so that it corrects for the sampler without vLLM being there.
 """
 
 import json
-import os
 import shutil
 import sys
 import tempfile
 import time
 import warnings
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
 warnings.filterwarnings("ignore")
 
 import torch
@@ -118,6 +116,8 @@ def run(job):
     )
     watch = Watch(job)
     tokenizer = AutoTokenizer.from_pretrained(job["tokenizer"])
+    if tokenizer.pad_token_id >= base.config.vocab_size:
+        tokenizer.pad_token = tokenizer.convert_ids_to_tokens(0)  # what padding holds is masked
     trainer = Replay(
         model=model, args=config, processing_class=tokenizer, callbacks=[watch],
         reward_funcs=lambda prompts, **_: [0.0] * len(prompts),
