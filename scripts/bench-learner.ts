@@ -2,7 +2,8 @@
  * `npm run bench:learner`: what a step of the policy update costs on one recorded batch of the STARD run
  * (16 questions × 8 rollouts): with the token tree, by the same learner without it, and by TRL's GRPOTrainer
  * on the same samples, model, adapter and threads. docs/bench-learner.md tells what is compared. The last line
- * is one JSON object. Options: `--rounds N` (default 5), `--threads N` (default 2).
+ * is one JSON object. Options: `--rounds N` (default 5), `--threads N` (default 2), `--micro-batches N,N` (TRL's
+ * that are tried).
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -20,7 +21,7 @@ import { pythonEnvironment } from './python/environment.ts';
 import { trlConfig } from './python/trl-config.ts';
 
 const GOALS = { ratioToTrl: 0.2, ratioToSingle: 0.5, memoryToTrl: 1 };
-/** TRL's micro-batches that are tried. */
+/** TRL's micro-batches that are tried; the largest is the unit in which calls are counted. */
 const MICRO_BATCHES = [4, 8, 16, 32];
 /** Small, so that a batch trained on again and again asks for the same work. */
 const LEARNING_RATE = 1e-6;
@@ -34,12 +35,7 @@ interface Contestant {
 }
 
 async function bench(): Promise<void> {
-  const { values } = parseArgs({
-    options: { rounds: { type: 'string', default: '5' }, threads: { type: 'string', default: '2' } },
-  });
-  const [rounds, threads] = [Number(values.rounds), Number(values.threads)];
-  if (![rounds, threads].every((n) => Number.isInteger(n) && n > 0))
-    throw new UserError('--rounds and --threads are positive whole numbers', 'bench:learner');
+  const { rounds, threads, microBatches } = options();
   process.chdir(fileURLToPath(new URL('..', import.meta.url)));
   const environment = pythonEnvironment(console.log);
   const recorded = await recordedBatch();
@@ -62,7 +58,7 @@ async function bench(): Promise<void> {
     else {
       const trl = (micro: number, corrected: boolean) =>
         trlStepper(environment.python, { ...recorded, samples }, micro, corrected, threads, scratch);
-      microBatch = await bestMicroBatch(trl);
+      microBatch = await bestMicroBatch(microBatches, trl);
       contestants.push(await start('TRL', trl(microBatch, true)));
       contestants.push(await start('TRL, no correction', trl(microBatch, false)));
     }
@@ -143,15 +139,32 @@ function trlStepper(
 }
 
 /** TRL's fastest micro-batch, each tried with one step. */
-async function bestMicroBatch(trl: (micro: number, corrected: boolean) => Promise<Stepper>): Promise<number> {
+async function bestMicroBatch(
+  tried: readonly number[],
+  trl: (micro: number, corrected: boolean) => Promise<Stepper>,
+): Promise<number> {
   const seconds = new Map<number, number>();
-  for (const micro of MICRO_BATCHES) {
+  for (const micro of tried) {
     const stepper = await trl(micro, true);
     seconds.set(micro, (await stepper.step()).seconds);
     await stepper.close();
     console.log(`TRL, micro-batches of ${micro}: ${seconds.get(micro)!.toFixed(1)} s`);
   }
-  return MICRO_BATCHES.reduce((best, micro) => (seconds.get(micro)! < seconds.get(best)! ? micro : best));
+  return tried.reduce((best, micro) => (seconds.get(micro)! < seconds.get(best)! ? micro : best));
+}
+
+function options(): { rounds: number; threads: number; microBatches: number[] } {
+  const option = (value: string) => ({ type: 'string', default: value }) as const;
+  const { values } = parseArgs({
+    options: { rounds: option('5'), threads: option('2'), 'micro-batches': option(MICRO_BATCHES.join()) },
+  });
+  const [rounds, threads] = [Number(values.rounds), Number(values.threads)];
+  const microBatches = values['micro-batches'].split(',').map(Number);
+  if (![rounds, threads].every((n) => Number.isInteger(n) && n > 0))
+    throw new UserError('--rounds and --threads are positive whole numbers', 'bench:learner');
+  if (!microBatches.every((n) => MICRO_BATCHES.includes(n)))
+    throw new UserError(`--micro-batches are some of ${MICRO_BATCHES.join(', ')}`, 'bench:learner');
+  return { rounds, threads, microBatches };
 }
 
 interface Circumstances {
