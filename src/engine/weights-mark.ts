@@ -7,9 +7,9 @@ const CHUNK_BYTES = 4 << 20;
 
 /**
  * A hash of every byte of the weights files of a model folder, in the order of their names: 16 hex digits of
- * SHA-256. All of it is read, since a weight changed in the middle of a file is another model: about a second
- * a gigabyte, of bytes that the sessions are going to read anyway. UserError where `readSafetensorsIndex`
- * has one.
+ * SHA-256. All of it is read, since a weight changed in the middle of a file is another model: one to two
+ * seconds a gigabyte, of bytes that the sessions are going to read anyway. UserError where
+ * `readSafetensorsIndex` has one.
  */
 export function weightsMark(folder: string): string {
   const files = [...new Set([...readSafetensorsIndex(folder).values()].map(({ file }) => file))].sort();

@@ -25,7 +25,7 @@ const notEnough = (positions: number): UserError =>
     `memory ran out in a pass of ${positions} tokens`,
     'learner',
     'set learner.memory.recompute to true, raise learner.memory.rowChunks, or lower learner.tokensPerPass and ' +
-      'learner.maxTreeTokens; --dry-run says what they need',
+      'learner.maxTreeTokens (--dry-run says what they need); all but the last may change when a run goes on with --resume',
   );
 
 /**
