@@ -57,14 +57,24 @@ export interface DecoderInput {
   rows: Node;
 }
 
+/** Floats of the widest vector register. */
+const VECTOR = 16;
+
 /** Cosine and sine tables `[b, t, headDim / 2]`, computed in the graph from the positions. */
 function rotaryTables(positions: Node, { headDim, rope }: DecoderConfig): { cosine: Node; sine: Node } {
   const { graph } = positions;
   const { frequencies, magnitude } = rotaryFrequencies(headDim, rope);
+  // Kernels compute sines a vector at a time and what is left at the end in another way: with whole vectors a
+  // row's values do not depend on how many rows there are.
+  const width = Math.ceil(frequencies.length / VECTOR) * VECTOR;
+  const whole = Array.from({ length: width }, (_, i) => frequencies[i] ?? 0);
   const column = reshape(toFloat(positions), [...positions.shape, 1]);
-  const angles = times(column, constant(graph, 'f32', [frequencies.length], frequencies));
-  const scaled = (table: Node): Node => (magnitude === 1 ? table : times(table, scalar(graph, magnitude)));
-  return { cosine: scaled(cos(angles)), sine: scaled(sin(angles)) };
+  const angles = times(column, constant(graph, 'f32', [width], whole));
+  const finished = (table: Node): Node => {
+    const used = width === frequencies.length ? table : slice(table, 2, 0, frequencies.length);
+    return magnitude === 1 ? used : times(used, scalar(graph, magnitude));
+  };
+  return { cosine: finished(cos(angles)), sine: finished(sin(angles)) };
 }
 
 /** The token embedding, which is also the output projection when the two are tied. `[vocab, hidden]` */

@@ -1,9 +1,13 @@
 /** Every family against PyTorch, transformers and PEFT (test/vectors/families), and decoding against training. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { FAMILIES, type FamilyVectors, loadFamily } from '../../test/vectors/families.ts';
+import { stream } from '../base/random.ts';
+import { parameterCount } from '../config/plan.ts';
 import { adamwStep, createOptimizerState } from '../trainer/optimizer.ts';
 import { createDecodeSession } from './decode-session.ts';
+import { readDecoderConfig } from './model-config.ts';
 import { loraScale, readAdapter } from './peft.ts';
+import { readSafetensorsIndex, readTensor } from './safetensors.ts';
 import { copyAdapter } from './tensors.ts';
 import { chainBatch, maxDifference } from './test-support.ts';
 import { forcedLogprobs } from './test-support-decode.ts';
@@ -123,7 +127,51 @@ describe.each(FAMILIES)('%s', (name) => {
       const { rows } = await session.run(batch, adapter.tensors, scaleOf(spec, kind), { temperature: 0.8 });
       const got = await forcedLogprobs(decode, vectors.samples, params, 0.8);
       expect(maxDifference(got.flat(), rows.logprobs), kind).toBeLessThan(1e-5);
+      for (const [i, sample] of vectors.samples.entries())
+        expect(await forcedLogprobs(decode, [sample], params, 0.8), 'alone, bit for bit').toEqual([got[i]]);
       await decode.release();
     }
   });
+
+  test('the plan counts the parameters that the files hold', () => {
+    const elements = [...readSafetensorsIndex(folder).values()].map(({ shape }) =>
+      shape.reduce((a, b) => a * b),
+    );
+    expect(parameterCount(readDecoderConfig(folder))).toBe(elements.reduce((a, b) => a + b));
+  });
+});
+
+test.each(['llama-biases', 'qwen2.5'])('%s: biases are parameters where every weight is', async (name) => {
+  const { folder, vectors } = loadFamily(name);
+  const session = await createTrainingSession({
+    folder,
+    lora: null,
+    mode: 'full',
+    gradients: true,
+    threads: 1,
+  });
+  const params: TensorMap = new Map(
+    [...readSafetensorsIndex(folder)].map(([tensor, entry]) => [tensor, readTensor(entry)]),
+  );
+  const batch = chainBatch(vectors.samples);
+  const { coef } = coefficients(vectors);
+  const valueWith = async (tensor: string, direction: Float32Array, step: number) => {
+    const { shape, data } = params.get(tensor)!;
+    const moved = { shape, data: data.map((x, i) => x + step * direction[i]!) };
+    const { rows } = await session.run(batch, new Map(params).set(tensor, moved), 0, { coef });
+    return coef.reduce((sum, c, r) => sum + c * rows.logprobs[r]!, 0);
+  };
+  const { gradients } = await session.run(batch, params, 0, { coef });
+  const biases = [...params.keys()].filter((tensor) => tensor.endsWith('.bias'));
+  expect(biases).toHaveLength(name === 'qwen2.5' ? 6 : 14);
+  const random = stream(2, name);
+  for (const tensor of biases) {
+    const gradient = gradients!.get(tensor)!.data;
+    const direction = gradient.map((g) => Math.sign(g) + 0.1 * random.normal());
+    const exact = gradient.reduce((sum, g, i) => sum + g * direction[i]!, 0);
+    const [up, down] = [await valueWith(tensor, direction, 3e-3), await valueWith(tensor, direction, -3e-3)];
+    // the bias of k moves every score of a query alike: its gradient is only what the rotation leaves
+    expect(Math.abs((up - down) / 6e-3 - exact) / (0.05 + Math.abs(exact)), tensor).toBeLessThan(0.01);
+  }
+  await session.release();
 });

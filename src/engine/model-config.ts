@@ -187,7 +187,9 @@ function unsupported(json: ConfigJson, family: Family): string[] {
   }
   const window = family.window(json);
   if (window !== null && window < json.max_position_embeddings)
-    problems.push(`sliding_window ${window}, smaller than max_position_embeddings`);
+    problems.push(
+      `sliding_window ${window}, smaller than max_position_embeddings (with this set to ${window} it hides nothing)`,
+    );
   if (json.layer_types?.some((type) => type !== 'full_attention'))
     problems.push('layer_types other than full_attention');
   return problems;
