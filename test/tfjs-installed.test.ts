@@ -12,12 +12,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { stream } from '../src/base/random.ts';
 import { onnxExecutor } from '../src/engine/onnx/session.ts';
 import { createCore } from '../src/trainer/learner/core.ts';
-import {
-  randomPasses,
-  stepOn,
-  tinyOptions,
-  worstGap,
-} from '../src/trainer/learner/test-support-conformance.ts';
+import { randomPasses, stepOn, tinyOptions, worstGap } from '../src/trainer/learner/test-support-tiny.ts';
 
 const copy = mkdtempSync(join(tmpdir(), 'lexpo-tfjs-installed-'));
 const tfjs = join(copy, 'node_modules', '@tensorflow', 'tfjs-node-gpu');

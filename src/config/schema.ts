@@ -7,17 +7,9 @@
 import { z } from 'zod';
 import { LORA_MODULES } from '../engine/peft.ts';
 import { PACK_NAMES } from '../env/malr/config.ts';
+import { atLeastZero, beta, count, filled, positive, share, threads, weight } from './fields.ts';
+import { learner } from './learner-schema.ts';
 import { brokenRules } from './rules.ts';
-
-const positive = z.number().positive();
-const share = z.number().min(0).max(1);
-const beta = z.number().min(0).lt(1);
-const count = z.number().int().min(1);
-const filled = z.string().min(1);
-/** Far beyond what anybody means; sums and products of these stay finite. */
-const weight = z.number().min(-1e6).max(1e6);
-const atLeastZero = z.number().min(0).max(1e6);
-const threads = count.max(1024).default(2);
 
 const run = z.strictObject({
   /** Names the run folder and every adapter: `<name>-v<step>`. */
@@ -191,60 +183,6 @@ const lora = z.strictObject({
     .min(1)
     .default([...LORA_MODULES]),
 });
-
-const everyLearner = {
-  /** Padded positions of one forward-backward pass; of each process, where there are several. */
-  tokensPerPass: count.default(8192),
-  /** Positions of one tree; longer samples are refused. */
-  maxTreeTokens: count.default(1024),
-  /** Threads of one process. */
-  threads,
-};
-
-/** For our own graph: less memory for more time. */
-const memory = z
-  .strictObject({
-    /** Computes each layer again in the backward pass: about a third more work, far less memory. */
-    recompute: z.boolean().default(false),
-    /** Rows go through the vocabulary projection in so many parts. */
-    rowChunks: count.max(1024).default(1),
-  })
-  .prefault({});
-
-/** Milliseconds; a timer holds no more than 2³¹. */
-const deadline = count.max(86_400_000);
-
-/** What computes gradients: our own graph (on onnxruntime, or on TensorFlow.js), or PyTorch under torchrun. */
-const learner = z.discriminatedUnion('kind', [
-  z.strictObject({ kind: z.literal('onnx').default('onnx'), ...everyLearner, memory }),
-  z.strictObject({ kind: z.literal('tfjs'), ...everyLearner, memory }),
-  z.strictObject({
-    kind: z.literal('torch'),
-    ...everyLearner,
-    /** A Python with torch, transformers and safetensors: a name on the PATH, or a file. */
-    python: filled.default('python3'),
-    /** Processes on each machine; with GPUs each has its own. */
-    processes: count.max(64).default(1),
-    /** `auto`: GPUs where PyTorch sees any. */
-    device: z.enum(['auto', 'cpu', 'cuda']).default('auto'),
-    /** Of the base model's weights. The adapter, the loss and the optimiser are always float32. */
-    dtype: z.enum(['float32', 'bfloat16']).default('float32'),
-    /** Computes each layer again in the backward pass: about a third more work, far less memory. */
-    gradientCheckpointing: z.boolean().default(false),
-    /** Several machines, this one included; the others are started by hand, as `--dry-run` says. */
-    nodes: z
-      .strictObject({
-        count: count.min(2).max(1024),
-        /** Name or address by which the others reach this machine, and a free port of it. */
-        address: filled,
-        port: count.max(65_535).default(29_500),
-      })
-      .optional(),
-    /** Until the model is loaded everywhere; and for one pass, or one update. */
-    startDeadlineMs: deadline.default(600_000),
-    callDeadlineMs: deadline.default(600_000),
-  }),
-]);
 
 const sft = z.strictObject({
   /** Share of the training questions that the warm start sees. */

@@ -6,7 +6,7 @@ import { stream } from '../../base/random.ts';
 import { onnxExecutor } from '../../engine/onnx/session.ts';
 import { createCore } from './core.ts';
 import { createOnnxLearner, createTfjsLearner } from './engine-learner.ts';
-import { randomPasses, stepOn, tinyOptions } from './test-support-conformance.ts';
+import { randomPasses, stepOn, tinyOptions } from './test-support-tiny.ts';
 
 function isInstalled(name: string): boolean {
   try {

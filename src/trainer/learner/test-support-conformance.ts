@@ -5,14 +5,14 @@
  */
 import { afterEach, describe, expect, it } from 'vitest';
 import { loadQwen3Tiny } from '../../../test/vectors/qwen3-tiny.ts';
-import { type Random, stream } from '../../base/random.ts';
+import { stream } from '../../base/random.ts';
 import { onnxExecutor } from '../../engine/onnx/session.ts';
-import { readAdapter } from '../../engine/peft.ts';
-import type { Adapter, TensorMap, TreeBatch } from '../../engine/types.ts';
+import type { Adapter, TensorMap } from '../../engine/types.ts';
 import { createOptimizerState, type OptimizerConfig } from '../optimizer.ts';
-import { packSamples, rowsToTokens, type Sample, tokensToRows } from '../token-tree.ts';
+import { packSamples, rowsToTokens, tokensToRows } from '../token-tree.ts';
 import { createCore } from './core.ts';
 import { copyState, type Learner, type LearnerOptions } from './learner.ts';
+import { randomPasses, stepOn, type TinyPass, tinyOptions, worstGap } from './test-support-tiny.ts';
 
 export interface Subject {
   open(options: LearnerOptions): Promise<Learner>;
@@ -22,7 +22,7 @@ export interface Subject {
   exact: boolean;
 }
 
-const { folder, adapterFolder, vectors, expected } = loadQwen3Tiny();
+const { vectors, expected } = loadQwen3Tiny();
 const TEMPERATURES = [1, 0.7] as const;
 
 /** An update is then the gradient itself: lr · g / (|g| + ε) with lr = ε far above every |g|. */
@@ -33,57 +33,6 @@ const PLAIN: OptimizerConfig & { rate: number } = {
   clipNorm: 1e9,
   rate: 1e6,
 };
-/** Smooth in the gradient: with a tiny ε an entry near 0 leaves little but its sign, which rounding decides. */
-const SMOOTH: OptimizerConfig = { betas: [0.9, 0.95], eps: 1e-2, weightDecay: 0.01, clipNorm: 5 };
-const RATE = 0.02;
-
-/** Options for the committed adapter on the committed model. */
-export function tinyOptions(optimizer: OptimizerConfig = SMOOTH): LearnerOptions {
-  const adapter = readAdapter(adapterFolder);
-  const start = { adapter, reference: null, optimizer: createOptimizerState(adapter.tensors) };
-  return { modelFolder: folder, spec: adapter.spec, optimizer, threads: 1, start };
-}
-
-/** One pass of a step: a batch of trees and the coefficients of its rows. */
-export interface TinyPass {
-  batch: TreeBatch;
-  coef: Float32Array;
-  entropyCoef: Float32Array;
-}
-
-/** Random samples with shared, nested, identical and disjoint prefixes, packed into a few passes. */
-export function randomPasses(random: Random): TinyPass[] {
-  const ids = (n: number): number[] => Array.from({ length: n }, () => 2 + random.int(94));
-  const samples: Sample[] = [];
-  for (let group = 0; group < 3; group++) {
-    const prompt = ids(1 + random.int(8));
-    for (let member = 0; member < 3; member++) {
-      const before = member === 2 ? samples.at(-1)! : { promptIds: prompt, outputIds: [] };
-      samples.push({
-        promptIds: [...before.promptIds, ...before.outputIds],
-        outputIds: ids(1 + random.int(7)),
-      });
-    }
-  }
-  samples.push(samples[0]!, { promptIds: ids(1), outputIds: ids(1) });
-  const { passes } = packSamples(samples, { maxTreeTokens: 24, tokensPerPass: 64 });
-  return passes.map(({ batch }) => ({
-    batch,
-    coef: Float32Array.from(batch.targetId, () => random.normal()),
-    entropyCoef: Float32Array.from(batch.targetId, () => 0.1 * random.normal()),
-  }));
-}
-
-/** Gathers the gradient of some passes and updates once. */
-export async function stepOn(
-  learner: Learner,
-  passes: readonly TinyPass[],
-  rate = RATE,
-): Promise<{ gradNorm: number; applied: boolean }> {
-  for (const { batch, coef, entropyCoef } of passes) await learner.accumulate(batch, coef, entropyCoef, 0.9);
-  return learner.update(rate);
-}
-
 /** Adapter after each of so many updates on random passes. */
 async function trained(learner: Learner, updates: number): Promise<Adapter[]> {
   const random = stream(5, 'conformance');
@@ -93,21 +42,6 @@ async function trained(learner: Learner, updates: number): Promise<Adapter[]> {
     out.push((await learner.state()).adapter);
   }
   return out;
-}
-
-/** The largest |a − b| of a tensor relative to its largest |b|, over all tensors. */
-export function worstGap(got: TensorMap, want: TensorMap): number {
-  expect([...got.keys()]).toEqual([...want.keys()]);
-  let worst = 0;
-  for (const [name, { data }] of want) {
-    const other = got.get(name)!.data;
-    expect(other.length, name).toBe(data.length);
-    const scale = data.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
-    const gap = data.reduce((most, x, i) => Math.max(most, Math.abs(x - other[i]!)), 0);
-    // NaN is no small gap.
-    worst = Math.max(worst, Number.isNaN(gap / scale) ? Infinity : gap / scale);
-  }
-  return worst;
 }
 
 const tinySamples = vectors.samples.map(({ ids, promptLength }) => ({

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../../base/errors.ts';
 import { stream } from '../../base/random.ts';
-import { randomPasses, tinyOptions } from './test-support-conformance.ts';
+import { randomPasses, tinyOptions } from './test-support-tiny.ts';
 import {
   decodeMessage,
   encodeMessage,

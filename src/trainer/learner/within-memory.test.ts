@@ -4,7 +4,7 @@ import { stream } from '../../base/random.ts';
 import { chainBatch, maxDifference } from '../../engine/test-support.ts';
 import { createTrainingSession, type TrainingSession } from '../../engine/training-session.ts';
 import type { TreeBatch } from '../../engine/types.ts';
-import { tinyOptions } from './test-support-conformance.ts';
+import { tinyOptions } from './test-support-tiny.ts';
 import { openWithinMemory, tokenBudget } from './within-memory.ts';
 
 const { modelFolder: folder, spec, start } = tinyOptions();
