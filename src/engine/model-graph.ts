@@ -1,10 +1,11 @@
 /** What the training and the decode graph share: a model's weights and an adapter as nodes. */
 import { UserError } from '../base/errors.ts';
 import type { DecoderWeights } from './decoder.ts';
+import { sameBytes } from './file-bytes.ts';
 import { type Graph, input, type Node, weight } from './graph.ts';
 import type { DecoderConfig } from './model-config.ts';
 import { loraTensorShapes } from './peft.ts';
-import { type SafetensorsEntry, sameBytes } from './safetensors.ts';
+import type { SafetensorsEntry } from './safetensors.ts';
 import type { LoraSpec, TensorMap } from './types.ts';
 
 export interface ModelNodes {
@@ -89,7 +90,7 @@ export function checkAllUsed(
   const embedding = entries.get('model.embed_tokens.weight')!;
   for (const entry of unused) {
     const head = config.tieWordEmbeddings && entry.name === 'lm_head.weight';
-    if (head && sameBytes(entry, embedding)) continue;
+    if (head && entry.dtype === embedding.dtype && sameBytes(entry, embedding)) continue;
     throw new UserError(
       head
         ? `holds an 'lm_head.weight' that is not the embedding, and config.json has tie_word_embeddings`

@@ -2,11 +2,12 @@
  * The safetensors file format (github.com/huggingface/safetensors): a little-endian u64 with the header's
  * length, a JSON header that names every tensor's dtype, shape and byte range, then the data.
  */
-import { closeSync, existsSync, fstatSync, openSync, readFileSync, readSync } from 'node:fs';
+import { closeSync, existsSync, fstatSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
 import { writeFileAtomicSync } from '../base/atomic-write.ts';
 import { messageOf, UserError } from '../base/errors.ts';
+import { DAMAGED, openFile, readFully } from './file-bytes.ts';
 import { bf16ToF32, f16ToF32, f32ToBf16, f32ToF16 } from './half.ts';
 import type { Tensor, TensorMap } from './types.ts';
 
@@ -25,8 +26,6 @@ export interface SafetensorsEntry {
 const WIDTH: Record<SafetensorsDtype, number> = { F32: 4, F16: 2, BF16: 2 };
 /** The reference implementation's own limit on a header. */
 const MAX_HEADER = 100_000_000;
-const DAMAGED =
-  'The file is damaged or incomplete: copy or download it again and compare its size or checksum.';
 
 const size = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 const rowSchema = z.strictObject({
@@ -46,28 +45,6 @@ function parseJson(text: string, where: string, hint: string): unknown {
     return JSON.parse(text);
   } catch (error) {
     throw new UserError(`is not valid JSON (${messageOf(error)})`, where, hint);
-  }
-}
-
-/** Reads until `target` is full. Less than 2 GiB fits into one read call, hence the steps. */
-function readFully(fd: number, target: Uint8Array, position: number, file: string): void {
-  for (let done = 0; done < target.length; ) {
-    const got = readSync(fd, target, done, Math.min(target.length - done, 1 << 30), position + done);
-    if (got === 0)
-      throw new UserError(`ends at byte ${position + done}, before its tensors do`, file, DAMAGED);
-    done += got;
-  }
-}
-
-function openFile(file: string): number {
-  try {
-    return openSync(file, 'r');
-  } catch (error) {
-    throw new UserError(
-      `cannot be opened (${messageOf(error)})`,
-      file,
-      'Check the path and its permissions.',
-    );
   }
 }
 
@@ -197,7 +174,6 @@ export function readSafetensorsIndex(folder: string): Map<string, SafetensorsEnt
 
 /** Elements widened in one step: bounds the memory a half-precision tensor needs beyond its result. */
 const WIDEN_CHUNK = 1 << 22;
-const COMPARE_BYTES = 4 << 20;
 
 function readEntry(fd: number, entry: SafetensorsEntry): Tensor {
   const data = new Float32Array(entry.bytes / WIDTH[entry.dtype]);
@@ -222,25 +198,6 @@ export function readTensor(entry: SafetensorsEntry): Tensor {
     return readEntry(fd, entry);
   } finally {
     closeSync(fd);
-  }
-}
-
-/** Whether two tensors have one dtype, shape and content, to the bit. */
-export function sameBytes(a: SafetensorsEntry, b: SafetensorsEntry): boolean {
-  if (a.dtype !== b.dtype || a.shape.join() !== b.shape.join()) return false;
-  const [fdA, fdB] = [openFile(a.file), openFile(b.file)];
-  try {
-    const [x, y] = [Buffer.allocUnsafe(COMPARE_BYTES), Buffer.allocUnsafe(COMPARE_BYTES)];
-    for (let done = 0; done < a.bytes; done += COMPARE_BYTES) {
-      const size = Math.min(COMPARE_BYTES, a.bytes - done);
-      readFully(fdA, x.subarray(0, size), a.offset + done, a.file);
-      readFully(fdB, y.subarray(0, size), b.offset + done, b.file);
-      if (!x.subarray(0, size).equals(y.subarray(0, size))) return false;
-    }
-    return true;
-  } finally {
-    closeSync(fdA);
-    closeSync(fdB);
   }
 }
 

@@ -15,6 +15,7 @@ import { Tokenizer } from '@huggingface/tokenizers';
 import { z } from 'zod';
 import { UserError } from '../base/errors.ts';
 import { readJsonFile } from '../base/read-json.ts';
+import { BYTE_TOKEN, byteTokens, decodeByteFallback } from './byte-tokens.ts';
 import { markSpaces, type SpaceMark, spaceMarkOf, unmarkSpaces } from './space-mark.ts';
 
 /**
@@ -116,18 +117,6 @@ function spellingOf(json: TokenizerJson): Spelling | undefined {
   return plain ? { kind: 'byte-fallback', spaces: null } : undefined;
 }
 
-const byteName = (byte: number): string => `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`;
-
-/** The 256 tokens of single bytes: without one of them some text could not be spelled. */
-function byteTokens({ kind }: Spelling): string[] {
-  const bytes = Array.from({ length: 256 }, (_, byte) => byte);
-  if (kind === 'byte-fallback') return bytes.map(byteName);
-  // GPT-2's alphabet: printable Latin-1 stands for itself, the others follow from U+0100 on
-  const printable = (b: number): boolean => (b > 32 && b < 127) || (b > 160 && b < 256 && b !== 173);
-  let others = 0;
-  return bytes.map((b) => String.fromCharCode(printable(b) ? b : 256 + others++));
-}
-
 /** What would make our ids differ from the reference implementation's. */
 function unsupported(json: TokenizerJson, control: readonly ControlToken[]): string[] {
   const problems: string[] = [];
@@ -138,7 +127,7 @@ function unsupported(json: TokenizerJson, control: readonly ControlToken[]): str
   if (!marked && JSON.stringify(json.pre_tokenizer ?? null).match(/"add_prefix_space":true|"Metaspace"/))
     problems.push('a pre_tokenizer that adds a prefix space');
   if (spelling) {
-    const missing = byteTokens(spelling).filter((token) => json.model.vocab[token] === undefined);
+    const missing = byteTokens(spelling.kind).filter((token) => json.model.vocab[token] === undefined);
     if (missing.length > 0) problems.push(`a vocabulary without ${missing.length} of the 256 bytes`);
   }
   for (const { content, single_word, lstrip, rstrip, normalized } of json.added_tokens) {
@@ -155,8 +144,6 @@ function unsupported(json: TokenizerJson, control: readonly ControlToken[]): str
   if (merged !== undefined) problems.push(`control token ${merged}, which ordinary text merges to`);
   return problems;
 }
-
-const BYTE_TOKEN = /^<0x([0-9A-F]{2})>$/;
 
 function controlTokensOf(json: TokenizerJson, config: TokenizerConfig): ControlToken[] {
   const { bos_token, eos_token, unk_token, pad_token, additional_special_tokens: more } = config;
@@ -182,29 +169,6 @@ function plainTokenizer(json: TokenizerJson, control: readonly ControlToken[], m
     model: { ...json.model, vocab },
   };
   return new Tokenizer(plain, { clean_up_tokenization_spaces: false });
-}
-
-/** A run of byte tokens is text when all of it is UTF-8; else every byte is U+FFFD, as in `tokenizers`. */
-function decodeBytes(bytes: number[]): string {
-  try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(Uint8Array.from(bytes));
-  } catch {
-    return '\uFFFD'.repeat(bytes.length);
-  }
-}
-
-function decodeByteFallback(tokens: string[]): string {
-  let text = '';
-  let bytes: number[] = [];
-  for (const token of tokens) {
-    const byte = BYTE_TOKEN.exec(token)?.[1];
-    if (byte !== undefined) bytes.push(Number.parseInt(byte, 16));
-    else {
-      text += decodeBytes(bytes) + token;
-      bytes = [];
-    }
-  }
-  return text + decodeBytes(bytes);
 }
 
 /** Longest first, so that at one place the longest token wins, as in the reference implementation. */
