@@ -96,6 +96,7 @@ describe('a run that is killed and resumed', () => {
     const summary = (dir: string) => {
       const {
         seconds: _,
+        memory: ___,
         adapter: __,
         ...rest
       } = JSON.parse(readFileSync(join(dir, 'same', 'summary.json'), 'utf8'));
