@@ -24,7 +24,7 @@ import { FAMILIES, familyPath } from '../../test/vectors/families.ts';
 import { runPython } from '../python/run-python.ts';
 import { type Area, type Check, largestGap, tensorGap } from './check.ts';
 
-const PROGRAM = fileURLToPath(new URL('models.py', import.meta.url));
+const PROGRAM = fileURLToPath(new URL('model_values.py', import.meta.url));
 const TEMPERATURE = 0.7;
 const ENTROPY = 0.1;
 const ADAMW = { learningRate: 0.01, betas: [0.9, 0.95] as const, eps: 1e-8, weightDecay: 0.01, steps: 10 };

@@ -1,0 +1,31 @@
+/** The learners other than `onnx`, to be compared with TRL: TensorFlow.js on its CPU backend, torch with one and two ranks. */
+import { createTfjsExecutor } from '../../src/engine/tfjs/session.ts';
+import { tfjsCpu } from '../../src/engine/tfjs/test-support-cpu.ts';
+import { createCore } from '../../src/trainer/learner/core.ts';
+import type { TorchSettings } from '../../src/trainer/learner/torch-launch.ts';
+import { createTorchLearner } from '../../src/trainer/learner/torch-learner.ts';
+import type { OpenLearner } from './losses.ts';
+
+export function otherLearners(python: string): Map<string, OpenLearner> {
+  const torch =
+    (processes: number): OpenLearner =>
+    (options) =>
+      createTorchLearner(options, { ...TORCH, python, processes });
+  return new Map<string, OpenLearner>([
+    ['tfjs', (options) => createCore(options, createTfjsExecutor(tfjsCpu))],
+    ['torch, one rank', torch(1)],
+    ['torch, two ranks', torch(2)],
+  ]);
+}
+
+const TORCH: Omit<TorchSettings, 'python' | 'processes'> = {
+  kind: 'torch',
+  tokensPerPass: 4096,
+  maxTreeTokens: 64,
+  threads: 1,
+  device: 'cpu',
+  dtype: 'float32',
+  gradientCheckpointing: false,
+  startDeadlineMs: 300_000,
+  callDeadlineMs: 120_000,
+};
