@@ -7,8 +7,10 @@ import { stream } from '../../base/random.ts';
 import type { Value } from '../executor.ts';
 import { createGraph, exp, input, neg, plus, reshape, scalar, times, weight } from '../graph.ts';
 import { readSafetensors, readSafetensorsIndex, writeSafetensors } from '../safetensors.ts';
-import { ALL_MODULES, chainBatch, randomAdapter, TINY, tinyModel } from '../test-support.ts';
+import { ALL_MODULES, chainBatch, maxDifference, randomAdapter, TINY, tinyModel } from '../test-support.ts';
+import { FAST } from '../training-graph.ts';
 import { createTrainingSession } from '../training-session.ts';
+import type { TensorMap } from '../types.ts';
 import type { Tfjs } from './backend.ts';
 import { createTfjsExecutor } from './session.ts';
 import { tfjsCore, tfjsCpu } from './test-support-cpu.ts';
@@ -88,13 +90,14 @@ describe('the interpreter', () => {
     expect(await peakOf(40)).toBe(await peakOf(4));
   });
 
-  test('recomputing layers holds less memory at its peak', async () => {
+  test('recomputing layers holds less memory at its peak, and changes no gradient', async () => {
     const model = tinyModel({ ...TINY, layers: 6, heads: 2, kvHeads: 1, ffn: 48 });
     const lora = { r: 2, alpha: 4, rslora: false, targets: ALL_MODULES };
     const batch = chainBatch([{ ids: Array.from({ length: 16 }, (_, i) => i) }]);
     const coef = new Float32Array(batch.targetId.length).fill(1);
     const peaks: number[] = [];
-    for (const recompute of [false, true]) {
+    const gradients: TensorMap[] = [];
+    for (const memory of [FAST, { recompute: true, rowChunks: 3 }]) {
       let peak = 0;
       const start = tfjsCore.memory().numBytes;
       const executor = createTfjsExecutor(
@@ -108,14 +111,20 @@ describe('the interpreter', () => {
         mode: 'lora',
         gradients: true,
         threads: 1,
-        memory: { recompute, rowChunks: 1 },
+        memory,
         executor,
       });
-      await session.run(batch, randomAdapter(model, lora).tensors, 2, { coef });
+      const result = await session.run(batch, randomAdapter(model, lora).tensors, 2, { coef });
+      gradients.push(result.gradients!);
       await session.release();
       peaks.push(peak);
     }
     expect(peaks[1]! / peaks[0]!).toBeLessThan(0.7);
+    for (const [name, { data }] of gradients[0]!) {
+      const largest = Math.max(...data.map(Math.abs));
+      expect(largest).toBeGreaterThan(0);
+      expect(maxDifference(data, gradients[1]!.get(name)!.data) / largest, name).toBeLessThan(1e-5);
+    }
     rmSync(model, { recursive: true });
   });
 
