@@ -1,9 +1,9 @@
 #!/usr/bin/env node
 import { existsSync } from 'node:fs';
 
-// In a git checkout: install and compile what is missing. An installed package has neither script nor src.
+// In a git checkout: install and compile what is missing. An installed package does not have the script.
 const script = new URL('../scripts/ensure-ready.mjs', import.meta.url);
-if (existsSync(script) && existsSync(new URL('../src', import.meta.url))) {
+if (existsSync(script)) {
   try {
     const { ensureReady } = await import(script.href);
     ensureReady();

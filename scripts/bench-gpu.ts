@@ -11,11 +11,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { stream } from '../src/base/random.ts';
-import type { TreeBatch } from '../src/engine/types.ts';
 import { findPython } from '../src/trainer/learner/test-support-python.ts';
 import { TORCH_PROGRAM } from '../src/trainer/learner/torch-launch.ts';
 import { encodeMessage, packBatch } from '../src/trainer/learner/wire.ts';
 import { type Pass, packSamples, type Sample, tokensToRows } from '../src/trainer/token-tree.ts';
+import { sideBySide } from './bench-learner/packings.ts';
 
 /** A step's samples: rollouts of a question share their prompt, all questions share the instructions. */
 interface Workload {
@@ -68,7 +68,7 @@ function plainPasses(samples: readonly Sample[], positions: number): Pass[] {
   let used = 0;
   let token = 0;
   const end = (): void => {
-    if (held.length > 0) passes.push(sideBySide(held));
+    if (held.length > 0) passes.push(sideBySide(held, Math.max(...held.map(({ batch }) => batch.length))));
     [held, used] = [[], 0];
   };
   for (const sample of samples) {
@@ -81,33 +81,6 @@ function plainPasses(samples: readonly Sample[], positions: number): Pass[] {
   }
   end();
   return passes;
-}
-
-/** One pass of several with one tree each, padded to the longest. */
-function sideBySide(passes: readonly Pass[]): Pass {
-  const length = Math.max(...passes.map(({ batch }) => batch.length));
-  const size = passes.length * length;
-  const batch: TreeBatch = {
-    trees: passes.length,
-    length,
-    ids: new Int32Array(size),
-    positions: new Int32Array(size),
-    subtreeEnd: Int32Array.from({ length: size }, (_, i) => (i % length) + 1),
-    hiddenIndex: Int32Array.from(
-      passes.flatMap((p, i) => [...p.batch.hiddenIndex].map((h) => h + i * length)),
-    ),
-    targetId: Int32Array.from(passes.flatMap((p) => [...p.batch.targetId])),
-  };
-  for (const [i, pass] of passes.entries())
-    for (const name of ['ids', 'positions', 'subtreeEnd'] as const)
-      batch[name].set(pass.batch[name], i * length);
-  let rows = 0;
-  const row = passes.flatMap((pass) => {
-    const first = rows;
-    rows += pass.batch.targetId.length;
-    return [...pass.row].map((r) => r + first);
-  });
-  return { batch, token: Int32Array.from(passes.flatMap((p) => [...p.token])), row: Int32Array.from(row) };
 }
 
 function writePasses(folder: string, passes: readonly Pass[], coef: Float32Array): void {

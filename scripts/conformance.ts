@@ -10,12 +10,12 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { UserError } from '../src/base/errors.ts';
 import { type Area, markdownTable, passes, textTable } from './conformance/check.ts';
+import { exportChecks } from './conformance/exports.ts';
 import { otherLearners } from './conformance/learners.ts';
 import { lossChecks } from './conformance/losses.ts';
 import { modelChecks } from './conformance/models.ts';
 import { qwen3Tokenizer } from './conformance/qwen3-tokenizer.ts';
 import { tokenizerChecks } from './conformance/tokenizers.ts';
-import { exportChecks } from './export-checks.ts';
 import { pythonEnvironment } from './python/environment.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
@@ -36,10 +36,7 @@ async function conformance(): Promise<void> {
   };
   try {
     show(...(await modelChecks(python, scratch)));
-    show({
-      title: 'Adapters and merged models, against PEFT and transformers',
-      checks: await exportChecks(python),
-    });
+    show(await exportChecks(python, scratch));
     show(...(await lossChecks(python, scratch, otherLearners(python))));
     const qwen3 = qwen3Tokenizer(join(ROOT, '.venv'), console.log);
     show(tokenizerChecks(python, scratch, qwen3 ? { "Qwen3's own": qwen3 } : {}));

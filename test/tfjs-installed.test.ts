@@ -11,8 +11,9 @@ import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { stream } from '../src/base/random.ts';
 import { onnxExecutor } from '../src/engine/onnx/session.ts';
+import { tensorGap } from '../src/engine/test-support.ts';
 import { createCore } from '../src/trainer/learner/core.ts';
-import { randomPasses, stepOn, tinyOptions, worstGap } from '../src/trainer/learner/test-support-tiny.ts';
+import { randomPasses, stepOn, tinyOptions } from '../src/trainer/learner/test-support-tiny.ts';
 
 const copy = mkdtempSync(join(tmpdir(), 'lexpo-tfjs-installed-'));
 const tfjs = join(copy, 'node_modules', '@tensorflow', 'tfjs-node-gpu');
@@ -49,8 +50,8 @@ test('the learner finds it, and trains in its thread as onnx does', async () => 
   await stepOn(learner, passes);
   await stepOn(onnx, passes);
   const [got, want] = [await learner.state(), await onnx.state()];
-  expect(worstGap(got.adapter.tensors, want.adapter.tensors)).toBeLessThan(2e-5);
-  expect(worstGap(got.adapter.tensors, tinyOptions().start.adapter.tensors)).toBeGreaterThan(1e-3);
+  expect(tensorGap(got.adapter.tensors, want.adapter.tensors)).toBeLessThan(2e-5);
+  expect(tensorGap(got.adapter.tensors, tinyOptions().start.adapter.tensors)).toBeGreaterThan(1e-3);
   await learner.close();
   await onnx.close();
 });

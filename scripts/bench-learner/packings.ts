@@ -45,7 +45,7 @@ function apart(samples: readonly Sample[], tokensPerPass: number): Packed {
 }
 
 /** One pass of several with one tree each, padded to `length`. */
-function sideBySide(passes: readonly Pass[], length: number): Pass {
+export function sideBySide(passes: readonly Pass[], length: number): Pass {
   const size = passes.length * length;
   const batch: TreeBatch = {
     trees: passes.length,

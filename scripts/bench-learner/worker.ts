@@ -6,8 +6,8 @@ import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { readAdapter } from '../../src/engine/peft.ts';
 import { createOnnxLearner } from '../../src/trainer/learner/engine-learner.ts';
-import type { OptimizerConfig } from '../../src/trainer/optimizer.ts';
-import { createOptimizerState } from '../../src/trainer/optimizer.ts';
+import { peakMemory } from '../../src/trainer/memory-plan.ts';
+import { createOptimizerState, type OptimizerConfig } from '../../src/trainer/optimizer.ts';
 import { type TrainedSample, type UpdateConfig, updatePacked } from '../../src/trainer/policy-update.ts';
 import { type Packing, pack } from './packings.ts';
 
@@ -23,15 +23,8 @@ export interface Job {
   threads: number;
 }
 
-/** Largest resident size of this process, in MB (2²⁰ bytes). */
-function peakMegabytes(): number {
-  try {
-    // The kernel's own figure for this program; getrusage would count the process that started it.
-    const line = /VmHWM:\s+(\d+) kB/.exec(readFileSync('/proc/self/status', 'utf8'));
-    if (line) return Number(line[1]) / 1024;
-  } catch {}
-  return process.resourceUsage().maxRSS / 1024;
-}
+/** Of 2²⁰ bytes, as on the other side. */
+const peakMegabytes = (): number => peakMemory() / 2 ** 20;
 
 const job = JSON.parse(readFileSync(process.argv[2]!, 'utf8')) as Job;
 const adapter = readAdapter(job.adapterFolder);

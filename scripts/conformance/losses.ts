@@ -12,17 +12,18 @@ import { onnxExecutor } from '../../src/engine/onnx/session.ts';
 import { readAdapter } from '../../src/engine/peft.ts';
 import { readSafetensors } from '../../src/engine/safetensors.ts';
 import { copyAdapter } from '../../src/engine/tensors.ts';
+import { maxDifference, tensorGap } from '../../src/engine/test-support.ts';
 import type { Adapter, TensorMap } from '../../src/engine/types.ts';
 import { createCore } from '../../src/trainer/learner/core.ts';
 import type { Learner, LearnerOptions } from '../../src/trainer/learner/learner.ts';
-import type { LossConfig } from '../../src/trainer/loss.ts';
 import { createOptimizerState, type OptimizerConfig } from '../../src/trainer/optimizer.ts';
 import { type TrainedSample, updateOnSamples } from '../../src/trainer/policy-update.ts';
 import { packSamples, rowsToTokens } from '../../src/trainer/token-tree.ts';
 import { loadQwen3Tiny } from '../../test/vectors/qwen3-tiny.ts';
 import { runPython } from '../python/run-python.ts';
-import { trlConfig, type UpdateSettings } from '../python/trl-config.ts';
-import { type Area, largestGap, tensorGap } from './check.ts';
+import { trlConfig } from '../python/trl-config.ts';
+import type { Area } from './check.ts';
+import { FULL_CASE, LOSS_CASES, type LossCase, OPTIMIZER } from './loss-cases.ts';
 
 const PROGRAM = fileURLToPath(new URL('../python/trl_step.py', import.meta.url));
 const TOKENIZER = fileURLToPath(new URL('../../test/vectors/byte-tokenizer', import.meta.url));
@@ -31,94 +32,8 @@ const STEPS = 10;
 const STRETCH = 1024;
 const TOLERANCE = { loss: 1e-5, gradient: 1e-4, adapter: 5e-4 };
 
-/** `microBatches`: TRL takes the step's samples in so many parts. */
-export interface LossCase {
-  name: string;
-  settings: UpdateSettings;
-  microBatches: number;
-}
-
-const PLAIN: LossConfig = {
-  kind: 'grpo',
-  clipLow: 0.2,
-  clipHigh: 0.2,
-  aggregation: 'token',
-  constantLength: 16,
-  kl: { coef: 0, estimator: 'k3' },
-  entropy: 0,
-  importance: { level: 'sequence', mode: 'none', cap: 3 },
-};
-const OPTIMIZER: OptimizerConfig = { betas: [0.9, 0.99], eps: 1e-8, weightDecay: 0.01, clipNorm: 1e9 };
-
-function lossCase(
-  name: string,
-  loss: Partial<LossConfig>,
-  change: Partial<UpdateSettings & { microBatches: number; clipNorm: number }> = {},
-): LossCase {
-  const { microBatches = 1, clipNorm = 1e9, ...rest } = change;
-  const settings = {
-    loss: { ...PLAIN, ...loss },
-    optimizer: { ...OPTIMIZER, clipNorm },
-    temperature: 1,
-    epochs: 1,
-    learningRate: 0.005,
-    ...rest,
-  };
-  return { name, settings, microBatches };
-}
-
-/** Ten steps of this leave the policy near the sampler. */
-const SLOW = 2e-4;
-const KL = { coef: 0.1, estimator: 'k3' } as const;
-const TIGHT = { clipLow: 0.05, clipHigh: 0.1 };
-
-/** The loss with everything at once: two epochs, clip-higher, KL, correction, clipping, a temperature. */
-export const FULL_CASE = lossCase(
-  'dapo, clip-higher, KL, sampler correction, 2 epochs, norm clipped, temperature 0.7',
-  { ...TIGHT, kl: KL, importance: { level: 'token', mode: 'truncate', cap: 1.2 } },
-  { epochs: 2, clipNorm: 0.05, temperature: 0.7, microBatches: 4 },
-);
-
-export const LOSS_CASES: LossCase[] = [
-  lossCase('grpo', { aggregation: 'sequence' }),
-  lossCase('grpo, KL', { aggregation: 'sequence', kl: KL }),
-  lossCase('dr_grpo', { aggregation: 'constant' }),
-  lossCase('dapo', {}),
-  lossCase('dapo, KL, in 4 micro-batches', { kl: KL }, { microBatches: 4 }),
-  lossCase('dapo, entropy bonus', { entropy: 0.05 }),
-  lossCase('dapo, clip-higher, 2 epochs', TIGHT, { epochs: 2 }),
-  lossCase('grpo, clip-higher, KL, 2 epochs', { ...TIGHT, aggregation: 'sequence', kl: KL }, { epochs: 2 }),
-  lossCase(
-    'gspo, 2 epochs',
-    { kind: 'gspo', aggregation: 'sequence', clipLow: 3e-3, clipHigh: 4e-3 },
-    { epochs: 2 },
-  ),
-  lossCase('cispo, 2 epochs', { kind: 'cispo', clipHigh: 0.05 }, { epochs: 2 }),
-  lossCase('dapo, correction by token, truncated', {
-    importance: { level: 'token', mode: 'truncate', cap: 1.2 },
-  }),
-  lossCase('dapo, correction by sequence, truncated', {
-    importance: { level: 'sequence', mode: 'truncate', cap: 1.2 },
-  }),
-  // A masked token leaves our denominators but not TRL's. Under a constant one that is no difference while some
-  // token of each sample stays; the second has nothing to mask while the policy moves little.
-  lossCase(
-    'dr_grpo, correction by token, masked',
-    { aggregation: 'constant', importance: { level: 'token', mode: 'mask', cap: 1.2 } },
-    { learningRate: SLOW },
-  ),
-  lossCase(
-    'dapo, correction by sequence, masked beyond 1000',
-    { importance: { level: 'sequence', mode: 'mask', cap: 1000 } },
-    { learningRate: SLOW },
-  ),
-  lossCase('dapo, gradient norm clipped', {}, { clipNorm: 0.02 }),
-  lossCase('dapo, temperature 0.7', {}, { temperature: 0.7 }),
-  FULL_CASE,
-];
-
 /** What TRL made of a case. */
-export interface TrlResult {
+interface TrlResult {
   loss: number;
   gradient: TensorMap;
   /** Adapter after step 1 and after step 10. */
@@ -129,7 +44,7 @@ export interface TrlResult {
 const stepLine = z.object({ step: z.number(), loss: z.number() });
 
 /** Runs TRL on the cases, one after the other in one process. `scratch` is an existing folder. */
-export function runTrl(
+function runTrl(
   python: string,
   scratch: string,
   cases: readonly LossCase[],
@@ -179,7 +94,7 @@ export function runTrl(
  * Six pairs of samples with shared prompts, sampled by a policy that is near the adapter's: its log-probabilities
  * are the adapter's with noise of 0.15 nats.
  */
-export async function drawSamples(temperature = 1): Promise<TrainedSample[]> {
+async function drawSamples(temperature = 1): Promise<TrainedSample[]> {
   const random = stream(11, 'conformance', 'losses');
   const ids = (n: number): number[] => Array.from({ length: n }, () => 2 + random.int(94));
   const samples: TrainedSample[] = [];
@@ -219,10 +134,10 @@ function optionsOf(optimizer: OptimizerConfig): LearnerOptions {
 }
 
 export type OpenLearner = (options: LearnerOptions) => Promise<Learner>;
-export const openOnnx: OpenLearner = (options) => createCore(options, onnxExecutor);
+const openOnnx: OpenLearner = (options) => createCore(options, onnxExecutor);
 
 /** The same by lexpo, on a learner. */
-export async function runOurs(
+async function runOurs(
   open: OpenLearner,
   { settings }: LossCase,
   samples: readonly TrainedSample[],
@@ -265,7 +180,7 @@ function compare(name: string, ours: TrlResult, trl: TrlResult): Area['checks'] 
   return [
     {
       check: `${name}: loss`,
-      error: largestGap([ours.loss / scale], [trl.loss / scale]),
+      error: maxDifference([ours.loss / scale], [trl.loss / scale]),
       tolerance: TOLERANCE.loss,
     },
     {

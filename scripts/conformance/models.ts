@@ -13,7 +13,7 @@ import { onnxExecutor } from '../../src/engine/onnx/session.ts';
 import { loraScale, readAdapter } from '../../src/engine/peft.ts';
 import { readSafetensors } from '../../src/engine/safetensors.ts';
 import { addTensors } from '../../src/engine/tensors.ts';
-import { chainBatch } from '../../src/engine/test-support.ts';
+import { chainBatch, maxDifference, tensorGap } from '../../src/engine/test-support.ts';
 import { forcedLogprobs } from '../../src/engine/test-support-decode.ts';
 import { createTrainingSession, type TrainingSession } from '../../src/engine/training-session.ts';
 import type { Adapter, TensorMap } from '../../src/engine/types.ts';
@@ -22,7 +22,7 @@ import { createOptimizerState } from '../../src/trainer/optimizer.ts';
 import { packSamples, rowsToTokens, tokensToRows } from '../../src/trainer/token-tree.ts';
 import { FAMILIES, familyPath } from '../../test/vectors/families.ts';
 import { runPython } from '../python/run-python.ts';
-import { type Area, type Check, largestGap, tensorGap } from './check.ts';
+import type { Area, Check } from './check.ts';
 
 const PROGRAM = fileURLToPath(new URL('model_values.py', import.meta.url));
 const TEMPERATURE = 0.7;
@@ -148,7 +148,7 @@ async function vocabularyCheck(
     };
     const options = { temperature: TEMPERATURE };
     const { rows } = await session.run(batch, adapter.tensors, loraScale(adapter.spec), options);
-    error = Math.max(error, largestGap(rows.logprobs, data));
+    error = Math.max(error, maxDifference(rows.logprobs, data));
   }
   return { check: 'log-probabilities of the whole vocabulary', error, tolerance: VALUES };
 }
@@ -165,7 +165,7 @@ async function decodeCheck(
     const want = samples.map((sample, i) => chosen(sample, expected.get(`logprobs.${i}`)!));
     return {
       check: 'log-probabilities in decoding, token by token',
-      error: Math.max(...want.map((values, i) => largestGap(got[i]!, values))),
+      error: Math.max(...want.map((values, i) => maxDifference(got[i]!, values))),
       tolerance: VALUES,
     };
   } finally {
@@ -220,10 +220,10 @@ async function treeChecks(
   return [
     {
       check: 'log-probabilities in token trees',
-      error: largestGap(got.logprobs, logprobs),
+      error: maxDifference(got.logprobs, logprobs),
       tolerance: VALUES,
     },
-    { check: 'entropies in token trees', error: largestGap(got.entropies, entropies), tolerance: VALUES },
+    { check: 'entropies in token trees', error: maxDifference(got.entropies, entropies), tolerance: VALUES },
     {
       check: `LoRA gradients (${gradients!.size} tensors) in token trees`,
       error: tensorGap(gradients!, named(expected, 'gradient.')),
@@ -271,7 +271,7 @@ async function adamwCheck(
 }
 
 /** The tensors whose names begin with `prefix`, without it. */
-export function named(tensors: TensorMap, prefix: string): TensorMap {
+function named(tensors: TensorMap, prefix: string): TensorMap {
   return new Map(
     [...tensors]
       .filter(([name]) => name.startsWith(prefix))

@@ -1,6 +1,6 @@
 """TRL's GRPOTrainer on recorded samples: what it computes, and what a step costs.
 
-Reads a JSON list of jobs (the file given as argument), one trainer after the other; see replay.ts. A job:
+Reads a JSON list of jobs (the file given as argument), one trainer after the other. A job:
     model, tokenizer, adapter    folders; the adapter is trained on, and a frozen copy of it is the reference
     samples                      [{promptIds, outputIds, logprobs, advantage}]
     config                       fields of GRPOConfig

@@ -3,10 +3,11 @@
  * shards, headers and dtypes; only the bytes of adapted matrices differ, so nothing larger than one tensor is
  * ever held.
  */
-import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
+import { closeSync, fstatSync, readSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { writeFileAtomic } from '../base/atomic-write.ts';
 import { UserError } from '../base/errors.ts';
+import { openFile } from './file-bytes.ts';
 import { loraScale } from './peft.ts';
 import { narrow, readSafetensorsIndex, readTensor, type SafetensorsEntry } from './safetensors.ts';
 import type { Adapter, Tensor } from './types.ts';
@@ -98,7 +99,7 @@ function* patched(
   replace: (entry: SafetensorsEntry) => Uint8Array,
   signal: AbortSignal | undefined,
 ): Generator<Uint8Array> {
-  const fd = openSync(file, 'r');
+  const fd = openFile(file);
   try {
     let at = 0;
     for (const entry of entries) {

@@ -112,7 +112,7 @@ export function parseRope(value: unknown, field: string): Parsed {
 const f = Math.fround;
 
 /** Pairs whose wavelength is below `low` pass whole, those above `high` not at all; a ramp between. Of d / 2. */
-function yarnKept({ headDim }: { headDim: number }, theta: number, yarn: RopeScaling & { kind: 'yarn' }) {
+function yarnKept(headDim: number, theta: number, yarn: RopeScaling & { kind: 'yarn' }) {
   // the (fractional) pair that turns `rotations` times within the original context
   const pairOf = (rotations: number): number =>
     (headDim * Math.log(yarn.originalPositions / (rotations * 2 * Math.PI))) / (2 * Math.log(theta));
@@ -148,7 +148,7 @@ export function rotaryFrequencies(
       return { frequencies, magnitude: 1 };
     }
     case 'yarn': {
-      const kept = yarnKept({ headDim }, theta, scaling);
+      const kept = yarnKept(headDim, theta, scaling);
       const frequencies = plain.map((x, i) => {
         const stretched = f(1 / f(scaling.factor * f(theta ** f((2 * i) / headDim))));
         return f(f(stretched * f(1 - kept(i))) + f(x * kept(i)));

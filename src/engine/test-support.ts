@@ -118,9 +118,24 @@ export function chainBatch(samples: { ids: number[]; promptLength?: number }[]):
   return { ...batch, hiddenIndex: Int32Array.from(hiddenIndex), targetId: Int32Array.from(targetId) };
 }
 
+/** Largest |a − b|; infinite where the lengths differ or a difference is no number. */
 export function maxDifference(a: ArrayLike<number>, b: ArrayLike<number>): number {
-  if (a.length !== b.length) return Number.POSITIVE_INFINITY;
+  if (a.length !== b.length) return Infinity;
   let most = 0;
-  for (let i = 0; i < a.length; i++) most = Math.max(most, Math.abs(a[i]! - b[i]!));
+  for (let i = 0; i < a.length; i++) {
+    const gap = Math.abs(a[i]! - b[i]!);
+    if (!(gap <= most)) most = Number.isNaN(gap) ? Infinity : gap;
+  }
   return most;
+}
+
+/** The largest difference of a tensor relative to its largest wanted entry; infinite where the names differ. */
+export function tensorGap(got: TensorMap, want: TensorMap): number {
+  if (got.size !== want.size) return Infinity;
+  let worst = 0;
+  for (const [name, { data }] of want) {
+    const scale = data.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
+    worst = Math.max(worst, maxDifference(got.get(name)?.data ?? [], data) / Math.max(scale, 1e-12));
+  }
+  return worst;
 }

@@ -1,6 +1,7 @@
 /** Telling the weights of a model folder from others. */
 import { createHash } from 'node:crypto';
-import { closeSync, openSync, readSync } from 'node:fs';
+import { closeSync, readSync } from 'node:fs';
+import { openFile } from './file-bytes.ts';
 import { readSafetensorsIndex } from './safetensors.ts';
 
 const CHUNK_BYTES = 4 << 20;
@@ -16,7 +17,7 @@ export function weightsMark(folder: string): string {
   const hash = createHash('sha256');
   const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
   for (const file of files) {
-    const fd = openSync(file, 'r');
+    const fd = openFile(file);
     try {
       for (let n = readSync(fd, chunk); n > 0; n = readSync(fd, chunk)) hash.update(chunk.subarray(0, n));
     } finally {

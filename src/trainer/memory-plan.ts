@@ -1,4 +1,5 @@
 /** What a run is going to need of memory, told before it starts, and what it did need. */
+import { readFileSync } from 'node:fs';
 import { freemem } from 'node:os';
 import { estimateMemory, type MemoryEstimate } from '../config/plan.ts';
 import type { Config } from '../config/schema.ts';
@@ -40,4 +41,13 @@ export function memoryWarnings({ total }: MemoryEstimate, free: number, kind: st
 export const freeMemory = (): number => process.availableMemory?.() ?? freemem();
 
 /** Bytes that this process has held at most, all its threads together. */
-export const peakMemory = (): number => process.resourceUsage().maxRSS * 1024;
+export function peakMemory(): number {
+  try {
+    // getrusage, which `maxRSS` asks, starts on Linux from what the process that started this one held.
+    const found = /VmHWM:\s+(\d+) kB/.exec(readFileSync('/proc/self/status', 'utf8'));
+    if (found) return Number(found[1]) * 1024;
+  } catch {
+    // Another system: there the figure is this process' own.
+  }
+  return process.resourceUsage().maxRSS * 1024;
+}

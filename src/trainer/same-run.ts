@@ -5,9 +5,9 @@ import type { Config } from '../config/schema.ts';
 import type { RunFolder } from './run-folder.ts';
 
 /**
- * What a resumed run may change: other checkpoints kept, the run folder moved, another Python
- * and its deadlines, and how a step is cut into
- * passes, which changes gradients by rounding alone: a run that memory ended can go on with less.
+ * What a resumed run may change: other checkpoints kept, the run folder moved, another Python and its
+ * deadlines, and how a step is cut into passes, which changes gradients by rounding alone: a run that memory
+ * ended can go on with less.
  */
 const FREE = [
   'train.keep',

@@ -133,7 +133,7 @@ function bestName(root: string, target: string): string {
 }
 
 /** A name on the Hugging Face hub: `owner/name`. */
-export const HUB_ID = /^[A-Za-z0-9][\w.-]{0,95}\/[A-Za-z0-9][\w.-]{0,95}$/;
+const HUB_ID = /^[A-Za-z0-9][\w.-]{0,95}\/[A-Za-z0-9][\w.-]{0,95}$/;
 
 export interface BaseName {
   /** What `base_model_name_or_path` says: never an absolute path of this machine. */

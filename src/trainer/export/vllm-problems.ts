@@ -3,9 +3,10 @@
  * LoRA loader (vllm/lora/peft_helper.py, lora_model.py, config/lora.py), applied to names and shapes alone.
  */
 import { z } from 'zod';
+import { LORA_MODULES } from '../../engine/peft.ts';
 
 /** The only values of `--max-lora-rank`: each is a ceiling for the adapters that load. */
-export const VLLM_RANKS = [1, 8, 16, 32, 64, 128, 256, 320, 512] as const;
+const VLLM_RANKS = [1, 8, 16, 32, 64, 128, 256, 320, 512] as const;
 const DEFAULT_MAX_RANK = 16;
 
 /** The smallest `--max-lora-rank` that takes rank `r`; null when none does. */
@@ -36,7 +37,6 @@ const configSchema = z.looseObject({
   alpha_pattern: z.unknown().optional(),
 });
 
-const MODULES = ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'];
 const DTYPES = ['F32', 'F16', 'BF16'];
 const LORA_WEIGHT = /^(?:base_model\.model\.)?(.+)\.lora_([AB])\.weight$/;
 /** Path of a module in the text decoders that we train; another prefix is accepted and then never applied. */
@@ -90,7 +90,8 @@ function tensorErrors(tensors: ReadonlyMap<string, TensorHeader>, r: number): st
       continue;
     }
     const module = path.slice(path.lastIndexOf('.') + 1);
-    if (!MODULES.includes(module)) out.push(`${name}: ${module} is not one of ${MODULES.join(', ')}`);
+    if (!LORA_MODULES.some((known) => known === module))
+      out.push(`${name}: ${module} is not one of ${LORA_MODULES.join(', ')}`);
     else if (!LAYER_MODULE.test(path))
       out.push(`${name}: vLLM has no module ${path}; it would load and change nothing`);
     if (!DTYPES.includes(dtype)) out.push(`${name}: dtype ${dtype} is not one of ${DTYPES.join(', ')}`);

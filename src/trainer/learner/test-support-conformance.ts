@@ -7,12 +7,13 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { loadQwen3Tiny } from '../../../test/vectors/qwen3-tiny.ts';
 import { stream } from '../../base/random.ts';
 import { onnxExecutor } from '../../engine/onnx/session.ts';
+import { tensorGap } from '../../engine/test-support.ts';
 import type { Adapter, TensorMap } from '../../engine/types.ts';
 import { createOptimizerState, type OptimizerConfig } from '../optimizer.ts';
 import { packSamples, rowsToTokens, tokensToRows } from '../token-tree.ts';
 import { createCore } from './core.ts';
 import { copyState, type Learner, type LearnerOptions } from './learner.ts';
-import { randomPasses, stepOn, type TinyPass, tinyOptions, worstGap } from './test-support-tiny.ts';
+import { randomPasses, stepOn, type TinyPass, tinyOptions } from './test-support-tiny.ts';
 
 export interface Subject {
   open(options: LearnerOptions): Promise<Learner>;
@@ -122,7 +123,7 @@ export function testLearner(name: string, { open, tolerance, exact }: Subject): 
         gradient.set(key, { shape, data: data.map((x, i) => x - after.get(key)!.data[i]!) });
         want.set(key, expected.get(`gradient.${temperature}.${key}`)!);
       }
-      expect(worstGap(gradient, want)).toBeLessThan(tolerance.gradients);
+      expect(tensorGap(gradient, want)).toBeLessThan(tolerance.gradients);
       const norm = Math.hypot(...[...want.values()].flatMap(({ data }) => [...data]));
       expect(Math.abs(gradNorm / norm - 1)).toBeLessThan(tolerance.gradients);
     });
@@ -148,7 +149,7 @@ export function testLearner(name: string, { open, tolerance, exact }: Subject): 
       const want = new Map(
         [...tinyOptions().start.adapter.tensors.keys()].map((key) => [key, expected.get(`adamw.${key}`)!]),
       );
-      expect(worstGap((await learner.state()).adapter.tensors, want)).toBeLessThan(tolerance.adapters);
+      expect(tensorGap((await learner.state()).adapter.tensors, want)).toBeLessThan(tolerance.adapters);
       objectives.forEach((value, step) => {
         expect(Math.abs(value - adamw.objectiveBeforeStep[step]!)).toBeLessThan(50 * tolerance.values);
       });
@@ -158,13 +159,13 @@ export function testLearner(name: string, { open, tolerance, exact }: Subject): 
       const got = await trained(await start(tinyOptions()), 10);
       const want = await trained(await onnx(tinyOptions()), 10);
       for (const step of [0, 9])
-        expect(worstGap(got[step]!.tensors, want[step]!.tensors), `update ${step + 1}`).toBeLessThan(
+        expect(tensorGap(got[step]!.tensors, want[step]!.tensors), `update ${step + 1}`).toBeLessThan(
           tolerance.adapters,
         );
       // The comparison means something: ten updates moved every tensor far beyond the tolerance.
       for (const [key, tensor] of tinyOptions().start.adapter.tensors)
         expect(
-          worstGap(new Map([[key, tensor]]), new Map([[key, want[9]!.tensors.get(key)!]])),
+          tensorGap(new Map([[key, tensor]]), new Map([[key, want[9]!.tensors.get(key)!]])),
         ).toBeGreaterThan(100 * tolerance.adapters);
     });
 
@@ -239,7 +240,7 @@ export function testLearner(name: string, { open, tolerance, exact }: Subject): 
       await stepOn(resumed, steps[3]!);
       const resumedEnd = await resumed.state();
       expectSame(resumedEnd, end);
-      expect(worstGap(resumedEnd.adapter.tensors, end.adapter.tensors)).toBeLessThan(tolerance.adapters);
+      expect(tensorGap(resumedEnd.adapter.tensors, end.adapter.tensors)).toBeLessThan(tolerance.adapters);
       expectSame(await resumed.rowValues(steps[0]![0]!.batch, 'reference', 1), values);
       expect(kept).toEqual(copy);
     });

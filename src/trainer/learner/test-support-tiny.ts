@@ -1,9 +1,8 @@
 /** For tests of learners: the committed tiny Qwen3 with its adapter, random passes over it, and what they leave. */
-import { expect } from 'vitest';
 import { loadQwen3Tiny } from '../../../test/vectors/qwen3-tiny.ts';
 import type { Random } from '../../base/random.ts';
 import { readAdapter } from '../../engine/peft.ts';
-import type { TensorMap, TreeBatch } from '../../engine/types.ts';
+import type { TreeBatch } from '../../engine/types.ts';
 import { createOptimizerState, type OptimizerConfig } from '../optimizer.ts';
 import { packSamples, type Sample } from '../token-tree.ts';
 import type { Learner, LearnerOptions } from './learner.ts';
@@ -59,19 +58,4 @@ export async function stepOn(
 ): Promise<{ gradNorm: number; applied: boolean }> {
   for (const { batch, coef, entropyCoef } of passes) await learner.accumulate(batch, coef, entropyCoef, 0.9);
   return learner.update(rate);
-}
-
-/** The largest |a − b| of a tensor relative to its largest |b|, over all tensors. */
-export function worstGap(got: TensorMap, want: TensorMap): number {
-  expect([...got.keys()]).toEqual([...want.keys()]);
-  let worst = 0;
-  for (const [name, { data }] of want) {
-    const other = got.get(name)!.data;
-    expect(other.length, name).toBe(data.length);
-    const scale = data.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
-    const gap = data.reduce((most, x, i) => Math.max(most, Math.abs(x - other[i]!)), 0);
-    // NaN is no small gap.
-    worst = Math.max(worst, Number.isNaN(gap / scale) ? Infinity : gap / scale);
-  }
-  return worst;
 }

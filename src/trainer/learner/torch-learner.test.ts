@@ -3,11 +3,12 @@ import { spawnSync } from 'node:child_process';
 import { dirname } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { stream } from '../../base/random.ts';
+import { tensorGap } from '../../engine/test-support.ts';
 import type { RowValues } from '../../engine/types.ts';
 import type { Learner, LearnerOptions } from './learner.ts';
 import { testLearner } from './test-support-conformance.ts';
 import { findPython } from './test-support-python.ts';
-import { randomPasses, stepOn, tinyOptions, worstGap } from './test-support-tiny.ts';
+import { randomPasses, stepOn, tinyOptions } from './test-support-tiny.ts';
 import { TORCH_PROGRAM, type TorchSettings } from './torch-launch.ts';
 import { openTorchLearner } from './torch-learner.ts';
 import { startTorch, type TorchProcess } from './torch-process.ts';
@@ -103,7 +104,7 @@ describe.skipIf(skip)(`the torch learner${skip ? `: ${skip}` : ''}`, { timeout: 
       ends.push({ adapter, norms, rows: await learner.rowValues(batch, 'policy', 1) });
     }
     const [one, two] = ends as [(typeof ends)[0], (typeof ends)[0]];
-    expect(worstGap(two.adapter.tensors, one.adapter.tensors)).toBeLessThan(1e-5);
+    expect(tensorGap(two.adapter.tensors, one.adapter.tensors)).toBeLessThan(1e-5);
     for (const key of ['logprobs', 'entropies'] as const)
       two.rows[key].forEach((x, r) => {
         expect(Math.abs(x - one.rows[key][r]!)).toBeLessThan(1e-5);
@@ -121,7 +122,7 @@ describe.skipIf(skip)(`the torch learner${skip ? `: ${skip}` : ''}`, { timeout: 
       await stepOn(learner, randomPasses(stream(12, 'checkpointing')));
       ends.push((await learner.state()).adapter.tensors);
     }
-    expect(worstGap(ends[1]!, ends[0]!)).toBeLessThan(1e-6);
+    expect(tensorGap(ends[1]!, ends[0]!)).toBeLessThan(1e-6);
   });
 
   it('trees behind each other under flex attention have the values of trees side by side', async () => {

@@ -8,7 +8,6 @@ import {
   type Message,
   packBatch,
   packState,
-  unpackBatch,
   unpackState,
   unpackValues,
   WIRE_VERSION,
@@ -24,12 +23,21 @@ describe('the wire form', () => {
   it('carries a batch with its coefficients, and without', () => {
     for (let seed = 0; seed < 10; seed++) {
       for (const { batch, coef, entropyCoef } of randomPasses(stream(seed, 'wire'))) {
-        const coefs = { coef, entropyCoef };
-        expect(unpackBatch(sent({ kind: 'accumulate', ...packBatch(batch, coefs) }))).toEqual({
-          batch,
-          coefs,
-        });
-        expect(unpackBatch(sent({ kind: 'rowValues', ...packBatch(batch) }))).toEqual({ batch });
+        const { trees, length, ids, positions, subtreeEnd, hiddenIndex, targetId } = batch;
+        const inTrees = Object.entries({ ids, positions, subtreeEnd });
+        const inRows = Object.entries({ hiddenIndex, targetId });
+        const coefs = Object.entries({ coef, entropyCoef });
+        const tensors = (rows: [string, Int32Array | Float32Array][]) =>
+          new Map(
+            [...inTrees, ...rows].map(([name, data], i) => [
+              name,
+              { shape: i < inTrees.length ? [trees, length] : [targetId.length], data },
+            ]),
+          );
+        const values = sent({ kind: 'rowValues', ...packBatch(batch) });
+        expect(values).toEqual({ kind: 'rowValues', body: { trees, length }, tensors: tensors(inRows) });
+        const gradient = sent({ kind: 'accumulate', ...packBatch(batch, { coef, entropyCoef }) });
+        expect(gradient.tensors).toEqual(tensors([...inRows, ...coefs]));
       }
     }
   });

@@ -131,29 +131,6 @@ export function packBatch(
   return { body: { trees, length }, tensors };
 }
 
-const batchBody = z.looseObject({ trees: size, length: size });
-
-/** The batch of a message, and its coefficients where it has some. */
-export function unpackBatch({ body, tensors }: Pick<Message, 'body' | 'tensors'>): {
-  batch: TreeBatch;
-  coefs?: { coef: Float32Array; entropyCoef: Float32Array };
-} {
-  const { trees, length } = batchBody.parse(body);
-  const ints = (name: string): Int32Array => dataOf(tensors, name, Int32Array);
-  const batch = {
-    trees,
-    length,
-    ids: ints('ids'),
-    positions: ints('positions'),
-    subtreeEnd: ints('subtreeEnd'),
-    hiddenIndex: ints('hiddenIndex'),
-    targetId: ints('targetId'),
-  };
-  if (!tensors.has('coef')) return { batch };
-  const floats = (name: string): Float32Array => dataOf(tensors, name, Float32Array);
-  return { batch, coefs: { coef: floats('coef'), entropyCoef: floats('entropyCoef') } };
-}
-
 function dataOf<T extends Float32Array | Int32Array>(
   tensors: ReadonlyMap<string, WireTensor>,
   name: string,

@@ -1,6 +1,6 @@
-"""The Python side of scripts/export-checks.ts: what PEFT and transformers make of adapters and merged models.
+"""What PEFT and transformers make of adapters and merged models, for exports.ts.
 
-Reads a JSON list of jobs on stdin, writes the list of their results on stdout.
+Reads the file given as argument, a JSON list of jobs, and writes the list of their results.
   {"job": "read", "base", "adapter", "merged", "ids"}  ->  {"adapter": logprobs, "merged": logprobs}
   {"job": "save", "base", "adapter", "ids", "settings", "seed"}  ->  {"adapter": logprobs}, the folder written
 Log-probabilities are log p(ids[i + 1] | ids[..i]), computed in f32 from the weights as they are stored.
@@ -8,9 +8,11 @@ Log-probabilities are log p(ids[i + 1] | ids[..i]), computed in f32 from the wei
 
 import json
 import sys
+from pathlib import Path
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
@@ -32,8 +34,6 @@ def logprobs(model, ids):
 def read(job):
     adapter = PeftModel.from_pretrained(load(job["base"]), job["adapter"]).eval()
     names = {name.replace(".default.", ".") for name, _ in adapter.named_parameters() if "lora_" in name}
-    from safetensors.torch import load_file
-
     assert names == set(load_file(f"{job['adapter']}/adapter_model.safetensors")), "PEFT left tensors out"
     return {"adapter": logprobs(adapter, job["ids"]), "merged": logprobs(load(job["merged"]), job["ids"])}
 
@@ -49,4 +49,5 @@ def save(job):
     return {"adapter": logprobs(model, job["ids"])}
 
 
-json.dump([{"read": read, "save": save}[job["job"]](job) for job in json.load(sys.stdin)], sys.stdout)
+jobs = json.loads(Path(sys.argv[1]).read_text(encoding="utf8"))
+json.dump([{"read": read, "save": save}[job["job"]](job) for job in jobs], sys.stdout)

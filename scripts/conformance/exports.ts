@@ -1,32 +1,23 @@
 /**
  * `lexpo export` against PEFT and transformers, live: PEFT loads what lexpo exports, lexpo loads what PEFT
  * saves, and merged models answer as the adapter does.
- *
- *     LEXPO_PYTHON=python3 npx tsx scripts/export-checks.ts
  */
-import { execFileSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath, pathToFileURL } from 'node:url';
-import { stream } from '../src/base/random.ts';
-import { readDecoderConfig } from '../src/engine/model-config.ts';
-import { initAdapter, LORA_MODULES, loraScale, readAdapter, writeAdapter } from '../src/engine/peft.ts';
-import { readSafetensors, type SafetensorsDtype, writeSafetensors } from '../src/engine/safetensors.ts';
-import { chainBatch, maxDifference } from '../src/engine/test-support.ts';
-import { createTrainingSession } from '../src/engine/training-session.ts';
-import type { Adapter, LoraSpec } from '../src/engine/types.ts';
-import { exportPolicy } from '../src/trainer/export/export-policy.ts';
+import { fileURLToPath } from 'node:url';
+import { stream } from '../../src/base/random.ts';
+import { readDecoderConfig } from '../../src/engine/model-config.ts';
+import { initAdapter, LORA_MODULES, loraScale, readAdapter, writeAdapter } from '../../src/engine/peft.ts';
+import { readSafetensors, type SafetensorsDtype, writeSafetensors } from '../../src/engine/safetensors.ts';
+import { chainBatch, maxDifference } from '../../src/engine/test-support.ts';
+import { createTrainingSession } from '../../src/engine/training-session.ts';
+import type { Adapter, LoraSpec } from '../../src/engine/types.ts';
+import { exportPolicy } from '../../src/trainer/export/export-policy.ts';
+import { runPython } from '../python/run-python.ts';
+import type { Area, Check } from './check.ts';
 
-/** `error`: the largest difference of log-probabilities, in nats. */
-export interface ExportCheck {
-  check: string;
-  error: number;
-  tolerance: number;
-}
-
-const TINY = fileURLToPath(new URL('../test/vectors/qwen3-tiny', import.meta.url));
-const PROGRAM = fileURLToPath(new URL('export-checks.py', import.meta.url));
+const TINY = fileURLToPath(new URL('../../test/vectors/qwen3-tiny', import.meta.url));
+const PROGRAM = fileURLToPath(new URL('exports.py', import.meta.url));
 const IDS = [5, 17, 93, 2, 2, 41, 88, 60, 13, 7, 71, 30, 9, 55, 24, 80];
 const EXACT = 2e-5;
 
@@ -52,25 +43,18 @@ const SAVED: Record<string, Record<string, unknown>> = {
   'all-linear': { r: 2, lora_alpha: 3, target_modules: 'all-linear' },
 };
 
-/**
- * Runs every check with the interpreter `python`, which has torch, transformers, peft and safetensors. Throws
- * what the interpreter says when it fails. Takes about ten seconds.
- */
-export async function exportChecks(python: string): Promise<ExportCheck[]> {
-  const scratch = mkdtempSync(join(tmpdir(), 'lexpo-export-checks-'));
-  try {
-    return [...(await ourExports(python, scratch)), ...(await theirAdapters(python, scratch))];
-  } finally {
-    rmSync(scratch, { recursive: true });
-  }
+/** Every check; `scratch` is an existing folder. */
+export async function exportChecks(python: string, scratch: string): Promise<Area> {
+  const checks = [...(await ourExports(python, scratch)), ...(await theirAdapters(python, scratch))];
+  return { title: 'Adapters and merged models, against PEFT and transformers', checks };
 }
 
-async function ourExports(python: string, scratch: string): Promise<ExportCheck[]> {
+async function ourExports(python: string, scratch: string): Promise<Check[]> {
   const cases = [];
   for (const { dtype, shards, rounding } of STORED) {
-    const base = storeBase(join(scratch, dtype), dtype, shards);
+    const base = storeBase(join(scratch, `base-${dtype}`), dtype, shards);
     for (const [i, spec] of SPECS.entries()) {
-      const folder = join(scratch, `${dtype}-${i}`);
+      const folder = join(scratch, `export-${dtype}-${i}`);
       const adapter = randomAdapter(base, spec);
       await writeAdapter(join(folder, 'trained'), adapter, { baseModel: base });
       for (const merged of [false, true])
@@ -93,8 +77,8 @@ async function ourExports(python: string, scratch: string): Promise<ExportCheck[
     merged: join(folder, 'merged'),
     ids: IDS,
   }));
-  const results = await ask<{ adapter: number[]; merged: number[] }>(python, jobs);
-  const checks: ExportCheck[] = [];
+  const results = ask<{ adapter: number[]; merged: number[] }>(python, scratch, jobs);
+  const checks: Check[] = [];
   for (const [i, { about, folder, ours, rounding }] of cases.entries()) {
     const { adapter, merged } = results[i]!;
     const ownMerged = await logprobs(join(folder, 'merged'), null);
@@ -119,7 +103,7 @@ async function ourExports(python: string, scratch: string): Promise<ExportCheck[
   return checks;
 }
 
-async function theirAdapters(python: string, scratch: string): Promise<ExportCheck[]> {
+async function theirAdapters(python: string, scratch: string): Promise<Check[]> {
   const names = Object.keys(SAVED);
   const folderOf = (i: number): string => join(scratch, `saved-${i}`);
   const jobs = names.map((name, i) => ({
@@ -130,8 +114,8 @@ async function theirAdapters(python: string, scratch: string): Promise<ExportChe
     settings: SAVED[name],
     seed: i,
   }));
-  const results = await ask<{ adapter: number[] }>(python, jobs);
-  const checks: ExportCheck[] = [];
+  const results = ask<{ adapter: number[] }>(python, scratch, jobs);
+  const checks: Check[] = [];
   for (const [i, name] of names.entries())
     checks.push({
       check: `lexpo on an adapter that PEFT saved (${name})`,
@@ -141,14 +125,10 @@ async function theirAdapters(python: string, scratch: string): Promise<ExportChe
   return checks;
 }
 
-async function ask<T>(python: string, jobs: unknown[]): Promise<T[]> {
-  const text = execFileSync(python, [PROGRAM], {
-    input: JSON.stringify(jobs),
-    encoding: 'utf8',
-    stdio: ['pipe', 'pipe', 'pipe'],
-    maxBuffer: 1 << 28,
-  });
-  return JSON.parse(text) as T[];
+function ask<T>(python: string, scratch: string, jobs: unknown[]): T[] {
+  const file = join(scratch, 'exports.json');
+  writeFileSync(file, JSON.stringify(jobs));
+  return JSON.parse(runPython(python, [PROGRAM, file])) as T[];
 }
 
 /** The tiny base model with its weights stored as `dtype` in `shards` files. */
@@ -171,7 +151,7 @@ function storeBase(folder: string, dtype: SafetensorsDtype, shards: number): str
 }
 
 function randomAdapter(base: string, spec: LoraSpec): Adapter {
-  const random = stream(7, 'export-checks', String(spec.r));
+  const random = stream(7, 'conformance', 'exports', String(spec.r));
   const adapter = initAdapter(readDecoderConfig(base), spec, random);
   for (const { data } of adapter.tensors.values()) data.set(data.map(() => 0.2 * random.normal()));
   return adapter;
@@ -188,13 +168,4 @@ async function logprobs(folder: string, adapter: Adapter | null): Promise<Float3
   } finally {
     await session.release();
   }
-}
-
-if (process.argv[1] !== undefined && import.meta.url === pathToFileURL(process.argv[1]).href) {
-  const checks = await exportChecks(process.env.LEXPO_PYTHON ?? 'python3');
-  for (const { check, error, tolerance } of checks)
-    console.log(
-      `${error <= tolerance ? 'ok  ' : 'FAIL'}  ${error.toExponential(1)} (${tolerance})  ${check}`,
-    );
-  if (!checks.every(({ error, tolerance }) => error <= tolerance)) process.exitCode = 1;
 }
