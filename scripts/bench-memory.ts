@@ -9,6 +9,7 @@
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { UserError } from '../src/base/errors.ts';
 import { type Random, stream } from '../src/base/random.ts';
 import { type DecoderConfig, readDecoderConfig } from '../src/engine/model-config.ts';
 import { onnxExecutor } from '../src/engine/onnx/session.ts';
@@ -47,11 +48,18 @@ const { values } = parseArgs({
   },
 });
 const steps = Number(values.steps);
-if (values.plan) console.log(JSON.stringify(await measure(values.model, steps, PLANS[values.plan]!)));
-else compare(values.model, steps);
+try {
+  if (values.plan) console.log(JSON.stringify(await measure(values.model, steps, PLANS[values.plan]!)));
+  else compare(values.model, steps);
+} catch (error) {
+  if (!(error instanceof UserError)) throw error;
+  console.error(error.message);
+  process.exitCode = 1;
+}
 
 function compare(model: string, steps: number): void {
-  if (!Number.isInteger(steps) || steps <= WARM) throw new Error(`--steps must be above ${WARM}`);
+  if (!Number.isInteger(steps) || steps <= WARM)
+    throw new UserError(`--steps is a whole number above ${WARM}`, 'bench:memory');
   const results = Object.keys(PLANS).map((plan): [string, Measured] => {
     const count = String(plan === 'fast' ? steps : FEW);
     const script = fileURLToPath(import.meta.url);

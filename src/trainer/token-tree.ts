@@ -5,8 +5,8 @@
  * a step are repeats. Sorted by token ids, the samples are the depth-first order of their common trie: a
  * sample adds only what lies beyond its longest common prefix with the one before. The walk is cut into
  * trees under a token budget, where a cut costs least: it repeats the shared prefix in the next tree. Trees of
- * like size are batched into passes, so that little is padding. A position attends to its ancestors only and its rotary position is its depth,
- * so gradients equal those of training every sample alone.
+ * like size are batched into passes, so that little is padding. A position attends to its ancestors only and
+ * its rotary position is its depth, so gradients equal those of training every sample alone.
  *
  * The last token of a sample predicts nothing and gets no position. Sampled tokens that have the same
  * prefix and the same target share one row; their coefficients add up.
