@@ -2,7 +2,7 @@
 import { createTfjsExecutor } from '../../src/engine/tfjs/session.ts';
 import { tfjsCpu } from '../../src/engine/tfjs/test-support-cpu.ts';
 import { createCore } from '../../src/trainer/learner/core.ts';
-import type { TorchSettings } from '../../src/trainer/learner/torch-launch.ts';
+import { torchOnCpu } from '../../src/trainer/learner/test-support-python.ts';
 import { createTorchLearner } from '../../src/trainer/learner/torch-learner.ts';
 import type { OpenLearner } from './losses.ts';
 
@@ -10,22 +10,10 @@ export function otherLearners(python: string): Map<string, OpenLearner> {
   const torch =
     (processes: number): OpenLearner =>
     (options) =>
-      createTorchLearner(options, { ...TORCH, python, processes });
+      createTorchLearner(options, torchOnCpu(python, { processes, startDeadlineMs: 300_000 }));
   return new Map<string, OpenLearner>([
     ['tfjs', (options) => createCore(options, createTfjsExecutor(tfjsCpu))],
     ['torch, one rank', torch(1)],
     ['torch, two ranks', torch(2)],
   ]);
 }
-
-const TORCH: Omit<TorchSettings, 'python' | 'processes'> = {
-  kind: 'torch',
-  tokensPerPass: 4096,
-  maxTreeTokens: 64,
-  threads: 1,
-  device: 'cpu',
-  dtype: 'float32',
-  gradientCheckpointing: false,
-  startDeadlineMs: 300_000,
-  callDeadlineMs: 120_000,
-};

@@ -7,7 +7,7 @@ import { tensorGap } from '../../engine/test-support.ts';
 import type { RowValues } from '../../engine/types.ts';
 import type { Learner, LearnerOptions } from './learner.ts';
 import { testLearner } from './test-support-conformance.ts';
-import { findPython } from './test-support-python.ts';
+import { findPython, torchOnCpu } from './test-support-python.ts';
 import { randomPasses, stepOn, tinyOptions } from './test-support-tiny.ts';
 import { TORCH_PROGRAM, type TorchSettings } from './torch-launch.ts';
 import { openTorchLearner } from './torch-learner.ts';
@@ -46,19 +46,7 @@ gaps.append((updated(5) - updated(100)).abs().max().item())
 print(json.dumps(gaps))
 `;
 
-const settings = (processes: number): TorchSettings => ({
-  kind: 'torch',
-  tokensPerPass: 4096,
-  maxTreeTokens: 64,
-  threads: 1,
-  python,
-  processes,
-  device: 'cpu',
-  dtype: 'float32',
-  gradientCheckpointing: false,
-  startDeadlineMs: 120_000,
-  callDeadlineMs: 60_000,
-});
+const settings = (processes: number): TorchSettings => torchOnCpu(python, { processes });
 
 describe.skipIf(skip)(`the torch learner${skip ? `: ${skip}` : ''}`, { timeout: 120_000 }, () => {
   const processes = new Map<number, TorchProcess>();

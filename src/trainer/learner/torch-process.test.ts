@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../base/errors.ts';
 import { stream } from '../../base/random.ts';
-import { findPython } from './test-support-python.ts';
+import { findPython, torchOnCpu } from './test-support-python.ts';
 import { randomPasses, tinyOptions } from './test-support-tiny.ts';
 import { TORCH_PROGRAM, type TorchSettings, torchFailure } from './torch-launch.ts';
 import { createTorchLearner, openTorchLearner } from './torch-learner.ts';
@@ -19,20 +19,7 @@ const { python, skip } = findPython();
 const folder = mkdtempSync(join(tmpdir(), 'lexpo-torch-test-'));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-const settings = (change: Partial<TorchSettings> = {}): TorchSettings => ({
-  kind: 'torch',
-  tokensPerPass: 4096,
-  maxTreeTokens: 64,
-  threads: 1,
-  python,
-  processes: 1,
-  device: 'cpu',
-  dtype: 'float32',
-  gradientCheckpointing: false,
-  startDeadlineMs: 120_000,
-  callDeadlineMs: 60_000,
-  ...change,
-});
+const settings = (change: Partial<TorchSettings> = {}): TorchSettings => torchOnCpu(python, change);
 
 const errorOf = async (promise: Promise<unknown>): Promise<UserError> => {
   const error = await promise.then(
