@@ -198,6 +198,7 @@ function tell(
       `${name.padEnd(22)}${median(seconds)!.toFixed(2).padStart(10)}${range.padStart(16)}${peakMegabytes.toFixed(0).padStart(10)}${loss.toFixed(6).padStart(14)}`,
     );
   }
+  checkSameWork(contestants);
   const tree = secondsOf('tree');
   const single = Math.min(secondsOf('padded')!, secondsOf('alone')!);
   const counts = contestants[0]!.reports[0] as unknown as Record<string, number>;
@@ -230,6 +231,23 @@ function tell(
       versions: { node: process.version, 'onnxruntime-node': ortVersion(), ...versions },
     })}`,
   );
+}
+
+/**
+ * All made the same steps, so their last losses agree: ours to rounding, TRL's to its mean of the entropy bonus
+ * over micro-batches. Without the correction TRL's is another loss.
+ */
+function checkSameWork(contestants: Contestant[]): void {
+  const lossOf = ({ reports }: Contestant): number => reports.at(-1)!.loss;
+  const want = lossOf(contestants[0]!);
+  for (const one of contestants) {
+    if (one.name === 'TRL, no correction') continue;
+    const tolerance = one.name === 'TRL' ? 1e-3 : 1e-5;
+    if (!(Math.abs(lossOf(one) - want) <= tolerance))
+      throw new Error(
+        `${one.name} has a loss of ${lossOf(one)}, the token tree of ${want}: not the same work`,
+      );
+  }
 }
 
 const ortVersion = (): string =>
