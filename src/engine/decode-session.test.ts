@@ -80,7 +80,7 @@ describe('decode session', () => {
       const prefilled = await session.prefill(some, params, ones.subarray(from));
       const logprobs = all.logprobs.subarray(from * shape.vocab);
       expect(maxDifference(prefilled.logprobs, logprobs), `prefill ${b}`).toBe(0);
-      for (const capacity of [192, 640]) {
+      for (const capacity of [192, 256, 320, 640]) {
         const cache = cacheFrom(session, prefilled, some, capacity);
         const out = await session.step(
           {

@@ -10,6 +10,7 @@ import {
   rowBytes,
   sliceRow,
   views,
+  widen,
   writeColumns,
 } from './kv-cache.ts';
 
@@ -30,8 +31,8 @@ function samePlanes(a: KvRow, b: KvRow): boolean {
 }
 
 describe('capacityFor', () => {
-  it('is the least power of two, at least 64, that holds the tokens', () => {
-    expect([0, 1, 64, 65, 128, 129, 1000].map(capacityFor)).toEqual([64, 64, 64, 128, 128, 256, 1024]);
+  it('is the least multiple of 64 that holds the tokens', () => {
+    expect([0, 1, 64, 65, 128, 129, 1000].map(capacityFor)).toEqual([64, 64, 64, 128, 128, 192, 1024]);
   });
 });
 
@@ -45,11 +46,11 @@ describe('a batch of rows', () => {
     expect(keys.length).toBe(2);
   });
 
-  it('keeps every row through random additions, removals and columns', () => {
+  it('keeps every row through random additions, removals, columns and capacities', () => {
     const batch = createBatch(shape, 64);
     let model: KvRow[] = [];
     for (let round = 0; round < 200; round++) {
-      const what = model.length === 0 ? 'add' : ['add', 'remove', 'write'][random.int(3)];
+      const what = model.length === 0 ? 'add' : ['add', 'remove', 'write', 'widen'][random.int(4)];
       if (what === 'add') {
         const row = randomRow(1 + random.int(20));
         expect(addRow(batch, row)).toBe(model.length);
@@ -59,6 +60,13 @@ describe('a batch of rows', () => {
         removeRow(batch, index);
         const last = model.pop()!;
         if (index < model.length) model[index] = last;
+      } else if (what === 'widen') {
+        // Now and then back, as a batch starts over: into arrays larger than it needs.
+        if (model.length === 1 && random.next() < 0.5) {
+          removeRow(batch, 0);
+          batch.capacity = 64;
+          addRow(batch, model[0]!);
+        } else if (batch.capacity < 400) widen(batch, batch.capacity + 64 * random.int(3));
       } else {
         const columns = Array.from({ length: 4 }, () =>
           Float32Array.from({ length: model.length * 6 }, () => random.next()),

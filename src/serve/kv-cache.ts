@@ -4,7 +4,8 @@
  * the rows in use are always a prefix that goes to the engine without a copy.
  *
  * Left out, against paged attention (Kwon et al. 2023, arXiv 2309.06180): blocks and sharing between rows.
- * Sequences here are short; a row that outgrows its capacity moves to a batch of twice the capacity.
+ * Sequences here are short; when one outgrows the capacity, the whole batch is widened or the row moves to
+ * a wider batch.
  */
 
 export interface KvShape {
@@ -26,17 +27,12 @@ export interface KvBatch {
   planes: Float32Array[];
 }
 
-/** The least capacity; also the step below which attention over padding costs nothing worth saving. */
-const MIN_CAPACITY = 64;
+/** Capacities are multiples of this: then a row's results do not depend on the capacity, bit for bit. */
+const CAPACITY_STEP = 64;
 
-/**
- * Capacity for `tokens` cached tokens: the least power of two that holds them, at least 64. It depends on
- * the sequence alone, so what else runs never changes the shape a sequence is computed in.
- */
+/** The least capacity that holds `tokens` cached tokens. */
 export function capacityFor(tokens: number): number {
-  let capacity = MIN_CAPACITY;
-  while (capacity < tokens) capacity *= 2;
-  return capacity;
+  return Math.max(1, Math.ceil(tokens / CAPACITY_STEP)) * CAPACITY_STEP;
 }
 
 /** Bytes of one row of the given capacity. */
@@ -62,7 +58,7 @@ export function addRow(batch: KvBatch, row: KvRow): number {
   for (let p = 0; p < batch.planes.length; p++) {
     let plane = batch.planes[p]!;
     if (batch.rows * size > plane.length) {
-      const larger = new Float32Array(plane.length * 2);
+      const larger = new Float32Array(Math.max(batch.rows * size, plane.length * 2));
       larger.set(plane.subarray(0, index * size));
       batch.planes[p] = larger;
       plane = larger;
@@ -74,6 +70,23 @@ export function addRow(batch: KvBatch, row: KvRow): number {
     }
   }
   return index;
+}
+
+/** Gives every row `capacity` columns, at least as many as now; in place where the arrays have the room. */
+export function widen(batch: KvBatch, capacity: number): void {
+  const { kvHeads, headDim } = batch.shape;
+  const heads = batch.rows * kvHeads;
+  const [from, to] = [batch.capacity * headDim, capacity * headDim];
+  batch.planes = batch.planes.map((plane) => {
+    const target = heads * to > plane.length ? new Float32Array(heads * to) : plane;
+    // from the last head down: in place, none is overwritten before it has moved
+    for (let h = heads - 1; h >= 0; h--) {
+      if (target === plane) plane.copyWithin(h * to, h * from, (h + 1) * from);
+      else target.set(plane.subarray(h * from, (h + 1) * from), h * to);
+    }
+    return target;
+  });
+  batch.capacity = capacity;
 }
 
 /** Takes row `index` out; the last row takes its place. */

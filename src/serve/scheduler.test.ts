@@ -110,7 +110,7 @@ describe('samples', () => {
       expect(result.finish).toBe(asked.stopIds.includes(result.ids.at(-1)!) ? 'stop' : 'length');
     }
     expect(Math.max(...log.map(([rows]) => rows))).toBeLessThanOrEqual(20);
-    expect(new Set(log.map(([, capacity]) => capacity))).toEqual(new Set([0, 64, 128, 256]));
+    expect(new Set(log.map(([, capacity]) => capacity))).toEqual(new Set([0, 64, 128, 192]));
     expect(slots.map(({ uses }) => uses)).toEqual([0, 0]);
   });
 
@@ -227,6 +227,27 @@ describe('trouble', () => {
     expect(slots[0]!.uses).toBe(0);
     scheduler.submit(job(2));
     expect(await drain(scheduler)).toMatchObject([reference([5, 6, 7], job(2), 0)]);
+  });
+
+  it('in a step does not reach a row that moves to a wider batch at that moment', async () => {
+    // 56 columns may lie idle: rows of 64 and of 128 columns are two batches, and one row leaves the other.
+    const { scheduler, log } = setUp({ cacheBytes: 56 * 1024 });
+    const ids = Array.from({ length: 127 }, (_, i) => 2 + (i % 80));
+    const long = job(2, { prompts: [ids], stopIds: [] });
+    const shorter = job(3, { prompts: [ids.slice(0, 120)], stopIds: [] });
+    scheduler.submit(job(1, { prompts: [[FAULT.stepThrows, 5]], stopIds: [] }));
+    scheduler.submit(long);
+    scheduler.submit(shorter);
+    const results = await drain(scheduler);
+    const steps = log.filter(([, capacity]) => capacity > 0).slice(0, 4);
+    expect(steps).toEqual([
+      [1, 64],
+      [2, 128],
+      [1, 192],
+      [1, 128],
+    ]);
+    expect(results.find(({ id }) => id === 2)).toMatchObject(reference(long.prompts[0]!, long, 0));
+    expect(results.find(({ id }) => id === 3)).toMatchObject(reference(shorter.prompts[0]!, shorter, 0));
   });
 
   it('of a client that left: its rows are freed at once and nothing is reported', async () => {

@@ -3,36 +3,17 @@
  * of the admission once, then moves every running sequence one token on. A sequence that ends leaves at
  * once and its row is filled by another.
  *
- * Sequences of one adapter and one capacity form a batch. Left out: preemption (admission reserves what a
- * sequence can come to need) and chunked prefill (prompts are short).
+ * Left out: preemption (admission reserves what a sequence can come to need) and chunked prefill (prompts are
+ * short).
  */
 import type { AdapterSlot, AdapterSlots } from './adapter-slots.ts';
 import { attempt } from './attempt.ts';
-import {
-  addRow,
-  capacityFor,
-  copyRow,
-  createBatch,
-  type KvBatch,
-  type KvRow,
-  type KvShape,
-  removeRow,
-  rowBytes,
-  sliceRow,
-  views,
-  writeColumns,
-} from './kv-cache.ts';
+import { type Batch, createBatches } from './batches.ts';
+import { capacityFor, type KvShape, rowBytes, sliceRow, views, writeColumns } from './kv-cache.ts';
 import { prefillChunks } from './prefill-chunks.ts';
 import { type CachedPrompt, createPromptCache } from './prompt-cache.ts';
 import type { AdapterUid, EngineLimits, EngineResult, EngineStats, GenerateJob } from './protocol.ts';
 import { consume, type Sequence, sequencesOf } from './sequence.ts';
-
-interface Batch {
-  adapter: AdapterSlot;
-  kv: KvBatch;
-  /** Row r of the cache belongs to sequences[r]. */
-  sequences: Sequence[];
-}
 
 /** A prompt to prefill, and who waits for it. */
 interface Missing {
@@ -61,9 +42,7 @@ export function createScheduler(
 ): Scheduler {
   const vocabulary = shape.vocabSize;
   const prompts = createPromptCache(limits.promptCacheBytes);
-  const batches = new Map<string, Batch>();
-  /** One idle cache per capacity, for the next batch: its memory is grown and warm. */
-  const spare = new Map<number, KvBatch>();
+  const batches = createBatches(shape, limits.cacheBytes);
   const jobs = new Map<number, Set<Sequence>>();
   let waiting: Sequence[] = [];
   let results: EngineResult[] = [];
@@ -106,27 +85,6 @@ export function createScheduler(
     return result === null;
   }
 
-  function place(sequence: Sequence, row: KvRow): void {
-    const capacity = capacityFor(sequence.length + 1);
-    const key = `${sequence.adapter.uid}/${capacity}`;
-    let batch = batches.get(key);
-    if (!batch) {
-      const kv = spare.get(capacity) ?? createBatch(shape, capacity);
-      spare.delete(capacity);
-      batch = { adapter: sequence.adapter, kv, sequences: [] };
-      batches.set(key, batch);
-    }
-    addRow(batch.kv, row);
-    batch.sequences.push(sequence);
-  }
-
-  /** Takes row `index` out of its batch as the cache does: the last one takes its place. */
-  function unplace(batch: Batch, index: number): void {
-    removeRow(batch.kv, index);
-    const last = batch.sequences.pop()!;
-    if (index < batch.sequences.length) batch.sequences[index] = last;
-  }
-
   /** From the head of the queue, in order, what the limits allow; at least one when nothing runs. */
   function takeAdmissible(): Sequence[] {
     const admitted: Sequence[] = [];
@@ -147,7 +105,7 @@ export function createScheduler(
 
   function start(sequence: Sequence, prompt: CachedPrompt): void {
     sequence.length = prompt.row.length;
-    if (advance(sequence, prompt.logprobs, 0)) place(sequence, prompt.row);
+    if (advance(sequence, prompt.logprobs, 0)) batches.place(sequence, prompt.row);
     else leave(sequence);
   }
 
@@ -205,7 +163,7 @@ export function createScheduler(
     for (let r = batch.sequences.length - 1; r >= 0; r--) {
       const sequence = batch.sequences[r]!;
       if (!sequence.cancelled) continue;
-      unplace(batch, r);
+      batches.remove(batch, r);
       leave(sequence);
     }
     const rows = batch.sequences.length;
@@ -240,13 +198,9 @@ export function createScheduler(
       const sequence = batch.sequences[r]!;
       sequence.length++;
       if (!advance(sequence, logprobs, r * vocabulary)) {
-        unplace(batch, r);
+        batches.remove(batch, r);
         leave(sequence);
-      } else if (sequence.length === batch.kv.capacity) {
-        const row = copyRow(batch.kv, r, sequence.length);
-        unplace(batch, r);
-        place(sequence, row);
-      }
+      } else if (sequence.length === batch.kv.capacity) batches.extend(batch, r);
     }
   }
 
@@ -267,12 +221,8 @@ export function createScheduler(
     },
     async tick() {
       await admit();
-      for (const [key, batch] of [...batches]) {
-        if (batch.sequences.length > 0) await step(batch);
-        if (batch.sequences.length > 0) continue;
-        batches.delete(key);
-        spare.set(batch.kv.capacity, batch.kv);
-      }
+      for (const batch of batches.list()) await step(batch);
+      batches.sweep();
     },
     busy: () => waiting.length > 0 || running > 0,
     takeResults() {
