@@ -11,7 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { UserError } from '../src/base/errors.ts';
+import { messageOf, UserError } from '../src/base/errors.ts';
 import { treeLimits } from '../src/trainer/create-learner.ts';
 import { PACKINGS } from './bench-learner/packings.ts';
 import { type Recorded, recordedBatch } from './bench-learner/record.ts';
@@ -153,17 +153,25 @@ async function bestMicroBatch(
   return tried.reduce((best, micro) => (seconds.get(micro)! < seconds.get(best)! ? micro : best));
 }
 
+/** An unknown option is the user's mistake. */
+function parsed<T>(parse: () => T): T {
+  try {
+    return parse();
+  } catch (error) {
+    throw new UserError(messageOf(error), undefined, 'options: --rounds, --threads, --micro-batches');
+  }
+}
+
 function options(): { rounds: number; threads: number; microBatches: number[] } {
   const option = (value: string) => ({ type: 'string', default: value }) as const;
-  const { values } = parseArgs({
-    options: { rounds: option('5'), threads: option('2'), 'micro-batches': option(MICRO_BATCHES.join()) },
-  });
+  const known = { rounds: option('5'), threads: option('2'), 'micro-batches': option(MICRO_BATCHES.join()) };
+  const { values } = parsed(() => parseArgs({ options: known }));
   const [rounds, threads] = [Number(values.rounds), Number(values.threads)];
   const microBatches = values['micro-batches'].split(',').map(Number);
   if (![rounds, threads].every((n) => Number.isInteger(n) && n > 0))
-    throw new UserError('--rounds and --threads are positive whole numbers', 'bench:learner');
+    throw new UserError('--rounds and --threads are positive whole numbers');
   if (!microBatches.every((n) => MICRO_BATCHES.includes(n)))
-    throw new UserError(`--micro-batches are some of ${MICRO_BATCHES.join(', ')}`, 'bench:learner');
+    throw new UserError(`--micro-batches are some of ${MICRO_BATCHES.join(', ')}`);
   return { rounds, threads, microBatches };
 }
 
