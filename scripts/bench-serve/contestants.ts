@@ -27,7 +27,8 @@ type Choice = OpenAI.CompletionChoice & { token_ids?: number[] };
 
 /**
  * Draws every prompt 8 times, one request a sample as rollouts ask, 64 requests at a time. Every answer is
- * checked: so many token ids, and a finite log-probability for each.
+ * checked: so many token ids, and a finite log-probability for each. `inProcess`: the server is our own, in
+ * this process.
  */
 export function clientOf(
   baseURL: string,
@@ -43,7 +44,8 @@ export function clientOf(
       prompt,
       max_tokens: newTokens,
       n: 1,
-      seed: seed++,
+      // vLLM's CPU build fails on requests with a seed: "CPU Generator does not use offset".
+      ...(inProcess && { seed: seed++ }),
       temperature: 1,
       top_p: 1,
       top_k: 0,
