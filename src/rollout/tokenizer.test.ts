@@ -64,6 +64,7 @@ describe.each(NAMES)('%s', (name) => {
       expect(tokenizer.decode(ids, { skipSpecial: true })).toBe(asSpoken(text));
       const markup = tokenizer.encodeMarkup(text);
       expect(tokenizer.encodeParts(tokenizer.splitControl(text))).toEqual(markup);
+      expect(markup.length * tokenizer.longestToken).toBeGreaterThanOrEqual(text.length);
       // SentencePiece puts a space after each control token of the older form
       if (name !== 'llama2-tokenizer')
         expect(tokenizer.decode(markup, { skipSpecial: false })).toBe(asSpoken(text));

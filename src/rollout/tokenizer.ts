@@ -44,6 +44,8 @@ export interface TextTokenizer {
   readonly startId: number | null;
   /** One more than the largest id. */
   readonly vocabSize: number;
+  /** Most characters (UTF-16 units) that a token can stand for, or more. */
+  readonly longestToken: number;
   /** The id of exactly this token, control tokens included. */
   tokenId(token: string): number | undefined;
   readonly controlTokens: readonly ControlToken[];
@@ -219,6 +221,9 @@ export function loadTokenizer(folder: string): TextTokenizer {
   const byId = new Map(control.map((token) => [token.id, token]));
   const largest = Object.values(json.model.vocab).reduce((a, b) => Math.max(a, b), -1);
   const vocabSize = json.added_tokens.reduce((n, token) => Math.max(n, token.id + 1), largest + 1);
+  // of bytes, a token has one character each: at least as many as the text has units
+  const spellings = [...Object.keys(json.model.vocab), ...json.added_tokens.map(({ content }) => content)];
+  const longestToken = spellings.reduce((most, { length }) => Math.max(most, length), 1);
   const tokenId = (token: string): number | undefined => byContent.get(token)?.id ?? plain.token_to_id(token);
 
   const encodeStretch = (text: string, isStart: boolean): number[] => {
@@ -266,6 +271,7 @@ export function loadTokenizer(folder: string): TextTokenizer {
     },
     startId: tokenId(startTokenOf(json) ?? '') ?? null,
     vocabSize,
+    longestToken,
     tokenId,
     controlTokens: control,
     splitControl,

@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { VOCABULARY } from '../../test/serve/fake-engine.ts';
 import { ask, type Bench, complete, createBench, post } from '../../test/serve/harness.ts';
+import { loadTokenizer } from '../rollout/tokenizer.ts';
 import type { PolicyServer } from './server.ts';
 
 let bench: Bench;
@@ -75,6 +76,18 @@ describe('refusals', () => {
     expect((await complete(server, { max_tokens: 5000 })).json.error.message).toMatch(
       /maximum context length/,
     );
+  });
+
+  it('come before a huge text is tokenised, and never to a text that fits', async () => {
+    const { longestToken } = loadTokenizer(bench.modelFolder);
+    const refused = async (prompt: string | string[]): Promise<string> =>
+      (await complete(server, { prompt, max_tokens: 1 })).json.error?.message ?? 'accepted';
+    // The number says which check it was: of characters, or of tokens. The context is 4096.
+    const huge = 'a'.repeat(4096 * longestToken);
+    expect(await refused(huge)).toMatch(/the prompt has at least 4096 input tokens/);
+    expect(await refused(['a', huge])).toMatch(/at least 4096/);
+    expect(await refused('a'.repeat(4095 * longestToken))).toMatch(/has \d+ input tokens/);
+    expect(await refused('a'.repeat(4095))).toBe('accepted');
   });
 
   it('know routes, methods and media types', async () => {

@@ -194,16 +194,34 @@ export function parseCompletion(body: unknown, limits: RequestLimits): Completio
   };
 }
 
+const tooLong = (maxTokens: number, prompt: string, { maxModelLen }: RequestLimits) =>
+  badRequest(
+    `This model's maximum context length is ${maxModelLen} tokens. ${maxTokens} output tokens were requested ` +
+      `and the prompt has ${prompt} input tokens: shorten one of them.`,
+    'input_tokens',
+  );
+
+/**
+ * Refuses a text that is too long however it is tokenised: tokenising it would keep every other request
+ * waiting. `longestToken`: characters of the longest token.
+ */
+export function checkTextSize(
+  text: string,
+  maxTokens: number,
+  limits: RequestLimits,
+  longestToken: number,
+): void {
+  // composed, as some tokenizers see it: that can only be shorter
+  const least = Math.ceil(text.normalize('NFC').length / longestToken);
+  if (least + maxTokens > limits.maxModelLen) throw tooLong(maxTokens, `at least ${least}`, limits);
+}
+
 /** Every id is a token and every prompt leaves room for its output. */
 export function checkPrompts(prompts: number[][], maxTokens: number, limits: RequestLimits): void {
   for (const prompt of prompts) {
     if (prompt.length === 0) throw badRequest('prompt: is empty', 'prompt');
     if (prompt.length + maxTokens > limits.maxModelLen) {
-      throw badRequest(
-        `This model's maximum context length is ${limits.maxModelLen} tokens. ${maxTokens} output tokens ` +
-          `were requested and the prompt has ${prompt.length} input tokens: shorten one of them.`,
-        'input_tokens',
-      );
+      throw tooLong(maxTokens, String(prompt.length), limits);
     }
     const unknown = prompt.find((id) => id >= limits.vocabSize);
     if (unknown !== undefined) {

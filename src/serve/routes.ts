@@ -11,6 +11,7 @@ import type { Answer } from './http.ts';
 import type { AdapterUid, GenerateJob } from './protocol.ts';
 import {
   checkPrompts,
+  checkTextSize,
   loadSchema,
   parseBody,
   parseCompletion,
@@ -115,6 +116,9 @@ function completions(context: RouteContext): Route {
   return async (body, signal) => {
     const request = parseCompletion(body, limits);
     const adapter = uidOf(context, request.model);
+    for (const prompt of request.prompts)
+      if (typeof prompt === 'string')
+        checkTextSize(prompt, request.maxTokens, limits, tokenizer.longestToken);
     const prompts = request.prompts.map((prompt) =>
       typeof prompt === 'string' ? textIds(tokenizer, prompt, request.addSpecialTokens) : prompt,
     );
