@@ -16,7 +16,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { UserError } from '../src/base/errors.ts';
+import { messageOf, UserError } from '../src/base/errors.ts';
 import { createEndpoint } from '../src/rollout/endpoint.ts';
 import { startServer } from '../src/serve/server.ts';
 import {
@@ -122,14 +122,22 @@ function tell(subject: Subject, prompts: number[][], contestants: Contestant[]):
   }
 }
 
+function options() {
+  try {
+    return parseArgs({
+      options: {
+        rounds: { type: 'string', default: '5' },
+        threads: { type: 'string', default: '2' },
+        model: { type: 'string', multiple: true, default: [...NAMES] },
+      },
+    }).values;
+  } catch (error) {
+    throw new UserError(messageOf(error), 'bench:serve');
+  }
+}
+
 async function bench(): Promise<void> {
-  const { values } = parseArgs({
-    options: {
-      rounds: { type: 'string', default: '5' },
-      threads: { type: 'string', default: '2' },
-      model: { type: 'string', multiple: true, default: [...NAMES] },
-    },
-  });
+  const values = options();
   const [rounds, threads] = [Number(values.rounds), Number(values.threads)];
   if (![rounds, threads].every((n) => Number.isInteger(n) && n > 0))
     throw new UserError('--rounds and --threads are positive whole numbers', 'bench:serve');
@@ -162,6 +170,6 @@ try {
   await bench();
 } catch (error) {
   if (!(error instanceof UserError)) throw error;
-  console.error(`bench:serve: ${error.message}`);
+  console.error(error.message);
   process.exitCode = 1;
 }

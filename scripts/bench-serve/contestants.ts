@@ -4,6 +4,7 @@ import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import OpenAI from 'openai';
+import { UserError } from '../../src/base/errors.ts';
 import { createHttpFetch } from '../../src/rollout/http-fetch.ts';
 
 export const CONCURRENT = 64;
@@ -108,7 +109,7 @@ export async function startGenerate(
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   const read = async (): Promise<unknown> => {
     const { value, done } = await lines.next();
-    if (done) throw new Error('the Python program ended: its message stands above');
+    if (done) throw new UserError('generate.py ended: its message stands above', python);
     return JSON.parse(value);
   };
   const send = (message: object): boolean => child.stdin.write(`${JSON.stringify(message)}\n`);
@@ -150,9 +151,10 @@ export async function startVllm(python: string, model: string, threads: number, 
     },
   );
   let ended = false;
-  child.once('exit', () => {
-    ended = true;
-  });
+  for (const event of ['exit', 'error'])
+    child.once(event, () => {
+      ended = true;
+    });
   const url = `http://127.0.0.1:${port}`;
   const deadline = performance.now() + VLLM_START_MS;
   while (
@@ -160,10 +162,11 @@ export async function startVllm(python: string, model: string, threads: number, 
       .then(({ ok }) => ok)
       .catch(() => false))
   ) {
-    if (ended) throw new Error('vLLM ended at its start: its message stands above');
+    if (ended)
+      throw new UserError('vLLM ended at its start: its message stands above', python, 'or unset LEXPO_VLLM');
     if (performance.now() > deadline) {
       child.kill();
-      throw new Error(`vLLM did not answer within ${VLLM_START_MS / 1000} s`);
+      throw new UserError(`vLLM did not answer within ${VLLM_START_MS / 1000} s`, python);
     }
     await sleep(500);
   }
