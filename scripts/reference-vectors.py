@@ -92,6 +92,7 @@ def save_adapter(peft, folder):
     (folder / "README.md").unlink()
     settings = json.loads((folder / "adapter_config.json").read_text(encoding="utf8"))
     settings["target_modules"].sort()  # a set: its order differs from run to run
+    settings["base_model_name_or_path"] = folder.parent.name  # not where the machine keeps it
     write_json(folder / "adapter_config.json", settings)
 
 
