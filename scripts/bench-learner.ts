@@ -12,6 +12,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { messageOf, UserError } from '../src/base/errors.ts';
+import { median } from '../src/base/statistics.ts';
 import { treeLimits } from '../src/trainer/create-learner.ts';
 import { PACKINGS } from './bench-learner/packings.ts';
 import { type Recorded, recordedBatch } from './bench-learner/record.ts';
@@ -188,8 +189,10 @@ function tell(
   contestants: Contestant[],
   { rounds, threads, microBatch, versions }: Circumstances,
 ): void {
-  const secondsOf = (name: string): number | undefined =>
-    median(contestants.find((c) => c.name === name)?.reports.map((r) => r.seconds));
+  const secondsOf = (name: string): number | undefined => {
+    const one = contestants.find((c) => c.name === name);
+    return one && median(one.reports.map((r) => r.seconds));
+  };
   const peakOf = (name: string): number | undefined =>
     contestants.find((c) => c.name === name)?.reports.at(-1)?.peakMegabytes;
   const ratio = (a: number | undefined, b: number | undefined): number | null =>
@@ -203,7 +206,7 @@ function tell(
     const range = `${Math.min(...seconds).toFixed(2)}–${Math.max(...seconds).toFixed(2)}`;
     const { peakMegabytes, loss } = reports.at(-1)!;
     console.log(
-      `${name.padEnd(22)}${median(seconds)!.toFixed(2).padStart(10)}${range.padStart(16)}${peakMegabytes.toFixed(0).padStart(10)}${loss.toFixed(6).padStart(14)}`,
+      `${name.padEnd(22)}${median(seconds).toFixed(2).padStart(10)}${range.padStart(16)}${peakMegabytes.toFixed(0).padStart(10)}${loss.toFixed(6).padStart(14)}`,
     );
   }
   checkSameWork(contestants);
@@ -260,11 +263,6 @@ function checkSameWork(contestants: Contestant[]): void {
 
 const ortVersion = (): string =>
   (createRequire(import.meta.url)('onnxruntime-node/package.json') as { version: string }).version;
-
-function median(values: number[] | undefined): number | undefined {
-  const sorted = [...(values ?? [])].sort((a, b) => a - b);
-  return sorted[sorted.length >> 1];
-}
 
 try {
   await bench();

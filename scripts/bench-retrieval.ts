@@ -10,7 +10,7 @@ import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { mean } from '../src/base/statistics.ts';
+import { mean, median } from '../src/base/statistics.ts';
 import { loadCorpus } from '../src/env/corpus.ts';
 import { lawOf, lawShortName } from '../src/env/law-name.ts';
 import { loadQueries } from '../src/env/queries.ts';
@@ -114,9 +114,4 @@ function sixTerms(article: Article, idfOf: (term: string) => number): string {
   const pairs = [...new Set(termsOf(article.text))].filter((term) => term.length === 2);
   const rare = pairs.sort((a, b) => idfOf(b) - idfOf(a) || (a < b ? -1 : 1)).slice(0, 6);
   return `${lawShortName(lawOf(article))}：${rare.join(' ')}`;
-}
-
-function median(values: number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[sorted.length >> 1]!;
 }

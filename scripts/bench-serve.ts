@@ -19,11 +19,11 @@ import { parseArgs } from 'node:util';
 import { messageOf, UserError } from '../src/base/errors.ts';
 import { createEndpoint } from '../src/rollout/endpoint.ts';
 import { startServer } from '../src/serve/server.ts';
+import { findPython } from '../src/trainer/learner/test-support-python.ts';
 import {
   CONCURRENT,
   clientOf,
   type Drawn,
-  findPython,
   type Generate,
   SAMPLES,
   startGenerate,
@@ -145,9 +145,8 @@ async function bench(): Promise<void> {
   for (const name of names)
     if (!NAMES.includes(name)) throw new UserError(`--model is one of ${NAMES.join(', ')}`, 'bench:serve');
   process.chdir(fileURLToPath(new URL('..', import.meta.url)));
-  const found = findPython();
-  if ('skip' in found) console.log(`nothing to compare with: ${found.skip}`);
-  const python = 'python' in found ? found.python : null;
+  const { python, skip } = findPython(['torch', 'transformers']);
+  if (skip) console.log(`nothing to compare with: ${skip}`);
   const models: Record<string, Awaited<ReturnType<typeof measure>>> = {};
   for (const name of names) {
     const subject = subjectOf(name);
@@ -156,7 +155,7 @@ async function bench(): Promise<void> {
       continue;
     }
     try {
-      models[name] = await measure(subject, python, rounds, threads);
+      models[name] = await measure(subject, skip ? null : python, rounds, threads);
     } finally {
       if (name === 'random') removeModel(subject.folder);
     }

@@ -1,5 +1,5 @@
 /** Who samples: a server by the OpenAI protocol, or transformers' `generate` in a Python of its own. */
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -85,15 +85,6 @@ export interface Generate {
   versions: Record<string, string>;
   draw(batch: number): Promise<Drawn>;
   close(): void;
-}
-
-/** The Python with PyTorch and transformers, or why there is none. */
-export function findPython(): { python: string } | { skip: string } {
-  const python = process.env.LEXPO_PYTHON ?? 'python3';
-  const found = spawnSync(python, ['-c', 'import torch, transformers'], { encoding: 'utf8' });
-  if (found.error) return { skip: `${python} does not run: ${found.error.message}` };
-  if (found.status === 0) return { python };
-  return { skip: `${python}: ${found.stderr.trim().split('\n').at(-1)}; LEXPO_PYTHON names another` };
 }
 
 /** Starts `generate` over the same work. */

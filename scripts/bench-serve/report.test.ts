@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { type Contestant, figures, median } from './report.ts';
+import { type Contestant, figures } from './report.ts';
 
 /** One draw of 1000 tokens a round, in so many seconds, with half of it processor time. */
 const contestant = (name: string, seconds: number[], batch: number | null = null): Contestant => ({
@@ -39,8 +39,4 @@ describe('figures', () => {
     const found = figures([contestant('lexpo', [1]), contestant('lexpo, adapter', [1])]);
     expect(found).toMatchObject({ lexpo: 1000, generate: null, ratioToGenerate: null, ratioToVllm: null });
   });
-});
-
-it('the median of an even number is between the two in the middle', () => {
-  expect(median([5, 1, 2, 4])).toBe(3);
 });

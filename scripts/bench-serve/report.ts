@@ -1,4 +1,5 @@
 /** From what the contestants drew in every round to the figures that are told. */
+import { median } from '../../src/base/statistics.ts';
 import type { Drawn } from './contestants.ts';
 
 export interface Contestant {
@@ -8,11 +9,6 @@ export interface Contestant {
   draw(): Promise<Drawn>;
   /** One entry a round. */
   drawn: Drawn[];
-}
-
-export function median(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  return (sorted[(sorted.length - 1) >> 1]! + sorted[sorted.length >> 1]!) / 2;
 }
 
 /** Tokens per second, median of the rounds. */

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { mean, std } from './statistics.ts';
+import { mean, median, std } from './statistics.ts';
 
 test('mean and deviation by hand', () => {
   expect(mean([1, 2, 6])).toBe(3);
@@ -10,4 +10,10 @@ test('mean and deviation by hand', () => {
 test('of nothing there is neither', () => {
   expect(() => mean([])).toThrow(/no values/);
   expect(() => std([])).toThrow(/no values/);
+  expect(() => median([])).toThrow(/no values/);
+});
+
+test('the median of an even number is between the two in the middle', () => {
+  expect(median([5, 1, 2, 4])).toBe(3);
+  expect(median([5, 1, 2])).toBe(2);
 });

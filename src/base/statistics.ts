@@ -11,3 +11,10 @@ export function std(values: readonly number[]): number {
   const center = mean(values);
   return Math.sqrt(mean(values.map((value) => (value - center) ** 2)));
 }
+
+/** The middle value, of an even number the mean of the two in the middle. Throws for an empty list. */
+export function median(values: readonly number[]): number {
+  if (values.length === 0) throw new Error('the median of no values');
+  const sorted = [...values].sort((a, b) => a - b);
+  return (sorted[(sorted.length - 1) >> 1]! + sorted[sorted.length >> 1]!) / 2;
+}
