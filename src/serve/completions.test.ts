@@ -49,6 +49,32 @@ describe('completions', () => {
     for (const choice of ended) expect(choice).toMatchObject({ finish_reason: 'stop', stop_reason: null });
   });
 
+  it('under top_p and top_k are drawn from what is kept, and answer log-probabilities renormalised over it', async () => {
+    const [topP, topK] = [0.6, 5];
+    const { json } = await complete(server, { n: 8, top_p: topP, top_k: topK, max_tokens: 20 });
+    let cut = 0;
+    for (const { token_ids: ids, logprobs } of json.choices)
+      ids.forEach((id: number, i: number) => {
+        const p = Array.from(referenceLogprobs([5, 6, 7, ...ids.slice(0, i)], 0, 1), Math.exp);
+        const best = p.slice().sort((a, b) => b - a);
+        const among = best.slice(0, topK);
+        const wanted = topP * among.reduce((a, b) => a + b);
+        let mass = 0;
+        const kept = among.filter((q) => {
+          const keep = mass < wanted;
+          mass += keep ? q : 0;
+          return keep;
+        });
+        expect(p[id]).toBeGreaterThanOrEqual(kept.at(-1)!);
+        expect(logprobs.token_logprobs[i]).toBeCloseTo(Math.log(p[id]! / mass), 4);
+        if (kept.length < topK) cut++;
+      });
+    expect(cut).toBeGreaterThan(0);
+    const greedy = { temperature: 0, max_tokens: 5 };
+    const one = (await complete(server, { ...greedy, top_p: 0.1 })).json.choices[0];
+    expect(one).toEqual((await complete(server, greedy)).json.choices[0]);
+  });
+
   it('of several prompts come in the order prompt × n + i', async () => {
     const prompts = [[5, 6, 7], [8], [9, 10]];
     const { json } = await complete(server, { prompt: prompts, n: 2 });

@@ -36,6 +36,9 @@ export interface GenerateJob {
   seed: number;
   maxTokens: number;
   temperature: number;
+  /** What of the distribution is sampled (`nucleus.ts`): 1 and 0 for all of it. */
+  topP: number;
+  topK: number;
   stopIds: number[];
   score: boolean;
   salt: string;

@@ -16,8 +16,10 @@ afterAll(() => bench.close());
 describe('refusals', () => {
   const long = Array.from({ length: 4095 }, () => 5);
   it.each<[string, object | string, number, string | null]>([
-    ['top_p other than 1', ask({ top_p: 0.9 }), 400, 'top_p'],
-    ['top_k', ask({ top_k: 20 }), 400, 'top_k'],
+    ['top_p of 0', ask({ top_p: 0 }), 400, 'top_p'],
+    ['top_p above 1', ask({ top_p: 1.5 }), 400, 'top_p'],
+    ['top_k below −1', ask({ top_k: -2 }), 400, 'top_k'],
+    ['a fractional top_k', ask({ top_k: 1.5 }), 400, 'top_k'],
     ['min_p', ask({ min_p: 0.1 }), 400, 'min_p'],
     ['a penalty', ask({ presence_penalty: 0.5 }), 400, 'presence_penalty'],
     ['a repetition penalty', ask({ repetition_penalty: 1.1 }), 400, 'repetition_penalty'],

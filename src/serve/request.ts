@@ -17,7 +17,7 @@ export interface RequestLimits {
   maxSamples: number;
 }
 
-const FULL = 'the log-probabilities are those of the full distribution';
+const ONLY = 'only temperature, top_p and top_k shape the distribution';
 const neutral = <T extends string | number | boolean>(values: T[], why: string) =>
   z
     .literal(values, {
@@ -41,8 +41,12 @@ const completionSchema = z.strictObject({
   max_tokens: z.number().int().min(0).nullish(),
   n: z.number().int().min(1).nullish(),
   seed: z.number().int().nullish(),
-  /** 0 is greedy; log-probabilities are then those of temperature 1. */
+  /** 0 is greedy; log-probabilities are then those of temperature 1 and of the full distribution. */
   temperature: z.number().min(0).nullish(),
+  /** The log-probabilities answered are those of what is sampled: renormalised over the tokens kept. */
+  top_p: z.number().gt(0).max(1).nullish(),
+  /** 0 and −1: all tokens. */
+  top_k: z.number().int().min(-1).nullish(),
   stop_token_ids: z.array(tokenId).nullish(),
   ignore_eos: z.boolean().nullish(),
   logprobs: neutral([0], "only the sampled token's log-probability is given"),
@@ -53,10 +57,8 @@ const completionSchema = z.strictObject({
   skip_special_tokens: z.boolean().nullish(),
   cache_salt: z.string().min(1).nullish(),
 
-  top_p: neutral([1], FULL),
-  top_k: neutral([0, -1], FULL),
-  min_p: neutral([0], FULL),
-  typical_p: neutral([1], FULL),
+  min_p: neutral([0], ONLY),
+  typical_p: neutral([1], ONLY),
   presence_penalty: neutral([0], 'penalties are not supported'),
   frequency_penalty: neutral([0], 'penalties are not supported'),
   repetition_penalty: neutral([1], 'penalties are not supported'),
@@ -97,6 +99,9 @@ export interface CompletionRequest {
   n: number;
   seed: number | null;
   temperature: number;
+  topP: number;
+  /** 0: all tokens. */
+  topK: number;
   stopTokenIds: number[];
   ignoreEos: boolean;
   logprobs: boolean;
@@ -181,6 +186,8 @@ export function parseCompletion(body: unknown, limits: RequestLimits): Completio
     n,
     seed: b.seed ?? null,
     temperature: b.temperature ?? 1,
+    topP: b.top_p ?? 1,
+    topK: Math.max(0, b.top_k ?? 0),
     stopTokenIds: b.stop_token_ids ?? [],
     ignoreEos: b.ignore_eos ?? false,
     logprobs: b.logprobs === 0,

@@ -132,6 +132,8 @@ function completions(context: RouteContext): Route {
       seed: request.seed ?? streamSeed(0, 'request', number),
       maxTokens: request.maxTokens,
       temperature: request.temperature,
+      topP: request.topP,
+      topK: request.topK,
       stopIds: [...request.stopTokenIds, ...(request.ignoreEos ? [] : eosIds)],
       score: request.promptLogprobs || (request.echo && request.logprobs),
       salt: request.cacheSalt,

@@ -1,6 +1,6 @@
 /**
- * Picking a token from a row of log-probabilities. Only temperature shapes the distribution (top-p 1,
- * top-k 0), so the row that is sampled is the row that is reported.
+ * Picking a token from a row of log-probabilities. The row that is sampled is the row that is reported: it
+ * has its temperature from the engine, and is cut by `nucleus.ts` where top-p or top-k ask for it.
  */
 
 /**

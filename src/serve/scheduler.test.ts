@@ -43,6 +43,8 @@ const job = (id: number, more: Partial<GenerateJob> = {}): GenerateJob => ({
   seed: id,
   maxTokens: 12,
   temperature: 1,
+  topP: 1,
+  topK: 0,
   stopIds: [EOS],
   score: false,
   salt: '',

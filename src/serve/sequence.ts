@@ -1,6 +1,7 @@
 /** A sequence under way: either a sample being drawn or a prompt being scored token by token. */
 import { type Random, stream } from '../base/random.ts';
 import type { AdapterSlot } from './adapter-slots.ts';
+import { nucleus } from './nucleus.ts';
 import { promptKey } from './prompt-cache.ts';
 import type { EngineResult, GenerateJob } from './protocol.ts';
 import { argmaxToken, rankOf, sampleToken } from './sample.ts';
@@ -26,6 +27,8 @@ export interface Sample extends SequenceBase {
   kind: 'sample';
   /** One uniform per sampled token; null is greedy. */
   random: Random | null;
+  topP: number;
+  topK: number;
   stopIds: Set<number>;
   maxTokens: number;
   ids: number[];
@@ -70,7 +73,8 @@ export function sequencesOf(job: GenerateJob, adapter: AdapterSlot): Sequence[] 
       const own = { prompt, key, temperature, maxLength: prompt.length + job.maxTokens };
       const random = greedy ? null : stream(job.seed + i, 'sample');
       const index = p * job.n + i;
-      const output = { maxTokens: job.maxTokens, ids: [], logprobs: [] };
+      const { topP, topK, maxTokens } = job;
+      const output = { topP, topK, maxTokens, ids: [], logprobs: [] };
       sequences.push({ ...common, ...own, ...output, kind: 'sample', index, random, stopIds });
     }
   });
@@ -99,22 +103,25 @@ function notFinite(sequence: Sequence): EngineResult {
 
 function consumeSample(
   sample: Sample,
-  row: Float32Array,
+  logprobs: Float32Array,
   offset: number,
   vocabulary: number,
 ): EngineResult | null {
-  const token = sample.random
-    ? sampleToken(row, offset, vocabulary, sample.random.next())
-    : argmaxToken(row, offset, vocabulary);
-  const logprob = token < 0 ? Number.NaN : row[offset + token]!;
+  const { random, topP, topK } = sample;
+  const cut = random !== null && (topP < 1 || topK > 0);
+  const row = cut
+    ? nucleus(logprobs, offset, vocabulary, topP, topK)
+    : logprobs.subarray(offset, offset + vocabulary);
+  const token = random ? sampleToken(row, 0, vocabulary, random.next()) : argmaxToken(row, 0, vocabulary);
+  const logprob = token < 0 ? Number.NaN : row[token]!;
   if (!Number.isFinite(logprob)) return notFinite(sample);
   sample.ids.push(token);
   sample.logprobs.push(logprob);
   sample.next = token;
   const finish = sample.stopIds.has(token) ? 'stop' : sample.ids.length >= sample.maxTokens ? 'length' : null;
   if (!finish) return null;
-  const { jobId: id, index, ids, logprobs } = sample;
-  return { kind: 'sample', id, index, ids, logprobs, finish };
+  const { jobId: id, index, ids } = sample;
+  return { kind: 'sample', id, index, ids, logprobs: sample.logprobs, finish };
 }
 
 function consumeScore(
