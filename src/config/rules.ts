@@ -51,6 +51,24 @@ export function brokenRules(config: unknown): RuleBreak[] {
     'loss.importance.level',
     'must be sequence with loss.kind gspo, whose one ratio for a sample leaves no token out',
   );
+  rule(
+    text('endpoint.kind') === 'vllm' &&
+      (text('endpoint.logprobs') ?? 'raw') === 'raw' &&
+      !Number.isNaN(number('rollout.temperature')) &&
+      number('rollout.temperature') !== 1,
+    'endpoint.logprobs',
+    'must be processed (vllm serve --logprobs-mode processed_logprobs), or rollout.temperature 1: raw ones are not those of the distribution that is sampled',
+  );
+  const replicas = valueAt(config, 'endpoint.replicas');
+  const addresses = (Array.isArray(replicas) ? replicas : []).map((replica) => {
+    const url = valueAt(replica, 'url');
+    return typeof url === 'string' ? url.replace(/\/+$/, '').replace(/\/v1$/, '') : replica;
+  });
+  rule(
+    new Set(addresses).size < addresses.length,
+    'endpoint.replicas',
+    'must be different servers: one address stands there twice',
+  );
   const train = text('data.train');
   rule(
     train !== undefined && train === text('data.validation'),

@@ -7,7 +7,8 @@
 import { z } from 'zod';
 import { LORA_MODULES } from '../engine/peft.ts';
 import { PACK_NAMES } from '../env/malr/config.ts';
-import { atLeastZero, beta, count, filled, positive, share, threads, weight } from './fields.ts';
+import { endpoint } from './endpoint-schema.ts';
+import { atLeastZero, beta, count, filled, positive, share, weight } from './fields.ts';
 import { learner } from './learner-schema.ts';
 import { brokenRules } from './rules.ts';
 
@@ -218,11 +219,6 @@ const evaluation = z.strictObject({
   baselines: z.boolean().default(false),
   /** Rewrite weights at which the SFT start is also read, so that it is compared at its best. */
   anchorSweep: z.array(atLeastZero).default([]),
-});
-
-const endpoint = z.strictObject({
-  kind: z.literal('embedded').default('embedded'),
-  threads,
 });
 
 const shape = z.strictObject({

@@ -1,6 +1,7 @@
 /** Proof and adapters at an endpoint: log-probabilities of a prompt, loading, unloading, listing. */
 import { describe, expect, it } from 'vitest';
-import { answer, connect, failureOf, json, serve, withChoice } from './test-support.ts';
+import { createEndpoint } from './endpoint.ts';
+import { answer, call, connect, failureOf, json, serve, servers, withChoice } from './test-support.ts';
 
 describe('promptLogprobs', () => {
   it('are those of the ids after the first', async () => {
@@ -67,11 +68,68 @@ describe('adapters', () => {
     expect(seen.length).toBe(2);
   });
 
+  it('have no routes: says which variable the server lacks', async () => {
+    const { url } = await serve((_, __, response) => json(response, { detail: 'Not Found' }, 404));
+    for (const asked of [connect(url).loadAdapter('a', '/a'), connect(url).unloadAdapter('a')])
+      await expect(asked).rejects.toThrow(/VLLM_ALLOW_RUNTIME_LORA_UPDATING/);
+  });
+
+  it('not found where the server looks for it is another 404', async () => {
+    const error = { message: 'No adapter found for /a', type: 'NotFoundError', code: 404 };
+    const { url } = await serve((_, __, response) => json(response, { error }, 404));
+    expect(await failureOf(connect(url).loadAdapter('a', '/a'))).toMatchObject({
+      reason: 'http',
+      status: 404,
+    });
+  });
+
+  it('have a deadline of their own to load', async () => {
+    const { url } = await serve((_, __, response) => setTimeout(() => response.end('Success'), 150));
+    const options = { baseUrl: url, deadlineMs: 50, maxConcurrent: 1 };
+    await createEndpoint({ ...options, loadDeadlineMs: 10_000 }).loadAdapter('a', '/a');
+    expect((await failureOf(createEndpoint(options).loadAdapter('a', '/a'))).reason).toBe('deadline');
+  });
+
   it('are listed with root', async () => {
     const { url } = await serve((_, __, response) => json(response, listed('/adapters/a')));
     expect(await connect(url).listModels()).toEqual([
-      { id: 'base', root: '/m' },
-      { id: 'a', root: '/adapters/a' },
+      { id: 'base', root: '/m', parent: null, maxModelLen: 64 },
+      { id: 'a', root: '/adapters/a', parent: 'base', maxModelLen: null },
     ]);
+  });
+});
+
+describe('what is asked beside samples', () => {
+  it('health, version and token ids have no /v1 before them', async () => {
+    const { url, seen } = await serve((request, _, response) => {
+      if (request.url === '/health') response.end();
+      else if (request.url === '/version') json(response, { version: '0.11.0' });
+      else json(response, { count: 2, max_model_len: 9, tokens: [4, 5] });
+    });
+    const endpoint = connect(`${url}/v1`);
+    await endpoint.health();
+    expect(await endpoint.version()).toBe('0.11.0');
+    expect(await endpoint.tokenize('base', 'x')).toEqual([4, 5]);
+    expect(seen.map(({ path }) => path)).toEqual(['/health', '/version', '/tokenize']);
+    expect(seen[2]!.body).toEqual({ model: 'base', prompt: 'x', add_special_tokens: false });
+  });
+
+  it('does not wait for samples', async () => {
+    const { url } = await serve((request, _, response) => {
+      if (request.url === '/health') response.end();
+    });
+    const endpoint = connect(url, 2_000);
+    const samples = Array.from({ length: 20 }, () => endpoint.complete(call).catch(() => null));
+    await endpoint.health(1_000);
+    for (const server of servers) server.closeAllConnections();
+    await Promise.all(samples);
+  });
+
+  it('a dead engine is not healthy', async () => {
+    const { url } = await serve((_, __, response) => {
+      response.statusCode = 503;
+      response.end();
+    });
+    expect(await failureOf(connect(url).health())).toMatchObject({ reason: 'http', status: 503 });
   });
 });

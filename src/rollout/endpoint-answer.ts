@@ -28,9 +28,13 @@ const modelsSchema = z.looseObject({
     z.looseObject({
       id: z.string(),
       root: z.string().nullish(),
+      parent: z.string().nullish(),
+      max_model_len: z.number().nullish(),
     }),
   ),
 });
+const versionSchema = z.looseObject({ version: z.string() });
+const tokensSchema = z.looseObject({ tokens: ids });
 
 function invalid(message: string): never {
   throw new RolloutFailure('invalid-answer', message);
@@ -49,6 +53,8 @@ function checkLogprob(value: number | null | undefined, where: string): number {
   }
   return Math.min(value, 0);
 }
+
+const quote = (text: string): string => JSON.stringify(text.length > 40 ? `${text.slice(0, 40)}…` : text);
 
 function sameIds(a: readonly number[], b: readonly number[]): boolean {
   return a.length === b.length && a.every((id, i) => id === b[i]);
@@ -75,8 +81,26 @@ function onlyChoice(body: unknown, model: string, promptIds: number[]) {
   return { ...choice, token_ids: choice.token_ids };
 }
 
-/** Checks an answer to `call` and takes the rollout out of it. */
-export function readCompletion(body: unknown, call: CompletionCall): PolicyOutput & { model: string } {
+/**
+ * Whether the text is what the ids stand for. Servers decode token by token: bytes that are no UTF-8 may come
+ * out otherwise (U+FFFD is left out of the comparison), an unfinished character at the end is kept back with
+ * its whole token, and a space at the start may be kept or not.
+ */
+function sameText(given: string, decoded: string): boolean {
+  const plain = (text: string): string => text.replaceAll('\uFFFD', '').trimStart();
+  if (plain(given) === plain(decoded)) return true;
+  return decoded.endsWith('\uFFFD') && plain(decoded).startsWith(plain(given));
+}
+
+/**
+ * Checks an answer to `call` and takes the rollout out of it. `decode` gives the text of ids, special tokens
+ * left out: where it is given the text must be that of the ids, the end token not included.
+ */
+export function readCompletion(
+  body: unknown,
+  call: CompletionCall,
+  decode?: (ids: readonly number[]) => string,
+): PolicyOutput & { model: string } {
   const choice = onlyChoice(body, call.model, call.promptIds);
   const { token_ids: outputIds, finish_reason: finishReason, text } = choice;
   if (finishReason !== 'stop' && finishReason !== 'length') {
@@ -91,6 +115,10 @@ export function readCompletion(body: unknown, call: CompletionCall): PolicyOutpu
   }
   const logprobs = given.map((value, i) => checkLogprob(value, `logprobs.token_logprobs.${i}`));
   const { model, promptIds, temperature } = call;
+  const spoken = finishReason === 'stop' ? outputIds.slice(0, -1) : outputIds;
+  if (decode && !sameText(text, decode(spoken))) {
+    invalid(`the text is ${quote(text)}, its ids stand for ${quote(decode(spoken))}`);
+  }
   return { promptIds, outputIds, logprobs, temperature, finishReason, text, model };
 }
 
@@ -107,5 +135,13 @@ export function readPromptLogprobs(body: unknown, model: string, promptIds: numb
 }
 
 export function readModels(body: unknown): ModelCard[] {
-  return parse(modelsSchema, body).data.map(({ id, root }) => ({ id, root: root ?? null }));
+  return parse(modelsSchema, body).data.map(({ id, root, parent, max_model_len }) => ({
+    id,
+    root: root ?? null,
+    parent: parent ?? null,
+    maxModelLen: max_model_len ?? null,
+  }));
 }
+
+export const readVersion = (body: unknown): string => parse(versionSchema, body).version;
+export const readTokenIds = (body: unknown): number[] => parse(tokensSchema, body).tokens;

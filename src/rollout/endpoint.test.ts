@@ -1,5 +1,6 @@
 /** The endpoint client against a server that answers wrongly in every way we know of. */
 import { describe, expect, it } from 'vitest';
+import { createEndpoint } from './endpoint.ts';
 import {
   answer,
   call,
@@ -44,6 +45,10 @@ describe('complete', () => {
           repetition_penalty: 1,
           stop_token_ids: [1],
           ignore_eos: false,
+          min_tokens: 0,
+          skip_special_tokens: true,
+          include_stop_str_in_output: false,
+          echo: false,
           logprobs: 0,
           return_token_ids: true,
           stream: false,
@@ -118,6 +123,50 @@ describe('complete', () => {
     expect(seen.length).toBe(1);
   });
 
+  it.each<[string, unknown, RegExp]>([
+    ['without "error" around it', { object: 'error', message: 'old shape', code: 500 }, /old shape/],
+    ['of the web framework', { detail: 'some detail' }, /some detail/],
+    ['of its validation', { detail: [{ loc: ['body', 'n'], msg: 'too large' }] }, /too large/],
+    ['of one word', { error: 'broken' }, /broken/],
+    ['that is no JSON', '<html>bad gateway</html>', /bad gateway/],
+  ])('reads an error body %s', async (_, body, message) => {
+    const { url } = await serve((_request, _body, response) => json(response, body, 502));
+    const failure = await failureOf(connect(url).complete(call));
+    expect(failure).toMatchObject({ reason: 'http', status: 502 });
+    expect(failure.message).toMatch(message);
+  });
+
+  it('knows an unknown model from an error body without "error" around it', async () => {
+    const flat = { object: 'error', message: 'The model `run-v3` does not exist.', code: 404 };
+    const { url } = await serve((_, __, response) => json(response, flat, 404));
+    expect(await failureOf(connect(url).complete(call))).toMatchObject({ reason: 'unknown-model' });
+  });
+
+  it.each<[string, string, string, boolean]>([
+    ['the text of its ids', 'ab', '8 9', false],
+    ['another text', 'ac', 'ab', false],
+    ['a text without the last word', 'a', 'ab', false],
+    ['the same text', 'ab', 'ab', true],
+    ['a kept space at the start', ' ab', 'ab', true],
+    ['an unfinished character kept back with its token', 'a', 'ab\uFFFD', true],
+    ['broken bytes in the middle', 'a\uFFFD\uFFFDb', 'a\uFFFDb', true],
+    ['more than its ids', 'abc', 'ab\uFFFD', false],
+  ])('with a local tokenizer: %s', async (_, text, decoded, fine) => {
+    const { url } = await serve((_request, _body, response) => json(response, withChoice({ text })));
+    const asked: number[][] = [];
+    const decode = (ids: readonly number[]): string => {
+      asked.push([...ids]);
+      return decoded;
+    };
+    const done = createEndpoint({ baseUrl: url, deadlineMs: 10_000, maxConcurrent: 1, decode }).complete(
+      call,
+    );
+    if (fine) expect((await done).text).toBe(text);
+    else expect(await failureOf(done)).toMatchObject({ reason: 'invalid-answer' });
+    // The end token has no text.
+    expect(asked[0]).toEqual([8, 9]);
+  });
+
   it('asks again after a connection lost before the answer, three times in all', async () => {
     let times = 0;
     const { url } = await serve((request, _, response) => {
@@ -173,7 +222,7 @@ describe('complete', () => {
       setTimeout(() => {
         active--;
         json(response, answer);
-      }, 5);
+      }, 40);
     });
     const endpoint = connect(url);
     await Promise.all(Array.from({ length: 50 }, () => endpoint.complete(call)));

@@ -7,9 +7,15 @@ import OpenAI, {
   APIUserAbortError,
   RateLimitError,
 } from 'openai';
-import { messageOf } from '../base/errors.ts';
+import { messageOf, UserError } from '../base/errors.ts';
 import type { PolicyOutput } from '../env/types.ts';
-import { readCompletion, readModels, readPromptLogprobs } from './endpoint-answer.ts';
+import {
+  readCompletion,
+  readModels,
+  readPromptLogprobs,
+  readTokenIds,
+  readVersion,
+} from './endpoint-answer.ts';
 import { BrokenAnswer, createHttpFetch } from './http-fetch.ts';
 import { createLimit } from './limit.ts';
 import { RolloutFailure } from './rollout-failure.ts';
@@ -22,8 +28,12 @@ export interface EndpointOptions {
   apiKey?: string | undefined;
   /** Deadline of one call from its dispatch, retries included, milliseconds. */
   deadlineMs: number;
-  /** Calls under way at once; more wait their turn, which comes: every call before them has a deadline. */
+  /** Deadline of one load of an adapter; default: `deadlineMs`. */
+  loadDeadlineMs?: number;
+  /** Samples under way at once; more wait their turn, which comes: every call before them has a deadline. */
   maxConcurrent: number;
+  /** The text of output ids, special tokens left out, by the local tokenizer; default: the text is taken as it comes. */
+  decode?: (ids: readonly number[]) => string;
 }
 
 export interface CompletionCall {
@@ -42,21 +52,38 @@ export interface ModelCard {
   id: string;
   /** The folder that is live under this id. */
   root: string | null;
+  /** Of an adapter: the id of the base model. Null for the base model itself. */
+  parent: string | null;
+  /** Tokens of prompt and output together; null where the card does not say (an adapter's does not). */
+  maxModelLen: number | null;
 }
 
-/** Every method throws a RolloutFailure when it gives nothing usable. */
+/**
+ * The client of one server. Every method throws a RolloutFailure when it gives nothing usable. Samples wait
+ * for one another (`maxConcurrent`); whatever else is asked does not wait for samples.
+ */
 export interface Endpoint {
   /**
-   * One sample, checked: it comes from the asked model, has the sent prompt, one log-probability a token.
-   * A lost connection and a full queue are tried again: the same seed samples the same distribution.
+   * One sample, checked: it comes from the asked model, has the sent prompt, one log-probability a token, and
+   * the text that its ids stand for. A lost connection and a full queue are tried again: the same seed samples
+   * the same distribution.
    */
   complete(call: CompletionCall): Promise<PolicyOutput & { model: string }>;
   /** Natural log-probabilities of `ids[1..]` given what precedes each, at temperature 1 `[ids.length − 1]`. */
   promptLogprobs(model: string, ids: number[]): Promise<number[]>;
-  /** Loads the adapter in folder `path` (absolute) under `name`; already loaded from there counts as done. */
+  /**
+   * Loads the adapter in folder `path` (absolute, as the server sees it) under `name`; already loaded from
+   * there counts as done. UserError when the server has no such route.
+   */
   loadAdapter(name: string, path: string): Promise<void>;
   unloadAdapter(name: string): Promise<void>;
   listModels(): Promise<ModelCard[]>;
+  /** Resolves when the server says that it lives, within `withinMs` (default: the deadline of a call). */
+  health(withinMs?: number): Promise<void>;
+  /** The server's version as it tells it. */
+  version(): Promise<string>;
+  /** Ids of `text` by the server's tokenizer, without the token that starts a text. */
+  tokenize(model: string, text: string): Promise<number[]>;
 }
 
 /** Fields of vLLM's that the OpenAI types do not know. There is no `extra_body` in JavaScript. */
@@ -66,6 +93,9 @@ type CompletionBody = OpenAI.Completions.CompletionCreateParamsNonStreaming & {
   repetition_penalty: number;
   stop_token_ids: number[];
   ignore_eos: boolean;
+  min_tokens: number;
+  skip_special_tokens: boolean;
+  include_stop_str_in_output: boolean;
   return_token_ids: boolean;
   prompt_logprobs?: number;
   cache_salt?: string;
@@ -90,6 +120,10 @@ function completionBody(call: CompletionCall): CompletionBody {
     repetition_penalty: 1,
     stop_token_ids: call.stopTokenIds,
     ignore_eos: false,
+    min_tokens: 0,
+    skip_special_tokens: true,
+    include_stop_str_in_output: false,
+    echo: false,
     logprobs: 0,
     return_token_ids: true,
     stream: false,
@@ -97,31 +131,32 @@ function completionBody(call: CompletionCall): CompletionBody {
   };
 }
 
+/** Connections beside those of the samples, so that a health check or a load never waits for one. */
+const CONTROL_SOCKETS = 8;
+
 export function createEndpoint(options: EndpointOptions): Endpoint {
-  const { deadlineMs } = options;
-  const root = options.baseUrl.replace(/\/+$/, '').replace(/\/v1$/, '');
+  const { deadlineMs, loadDeadlineMs = deadlineMs } = options;
+  const root = serverRoot(options.baseUrl);
   const client = new OpenAI({
     baseURL: `${root}/v1`,
     // The SDK insists on a key; a server without one ignores it.
     apiKey: options.apiKey ?? 'EMPTY',
     organization: null,
     project: null,
-    fetch: createHttpFetch(options.maxConcurrent),
-    timeout: deadlineMs,
+    fetch: createHttpFetch(options.maxConcurrent + CONTROL_SOCKETS),
+    timeout: Math.max(deadlineMs, loadDeadlineMs),
     maxRetries: 0,
   });
   const limit = createLimit(options.maxConcurrent);
 
   /** One call within its deadline; failures become RolloutFailures. */
-  function call<T>(run: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    return limit(async () => {
-      const signal = AbortSignal.timeout(deadlineMs);
-      try {
-        return await run(signal);
-      } catch (error) {
-        throw asFailure(error, signal, deadlineMs);
-      }
-    });
+  async function call<T>(withinMs: number, run: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const signal = AbortSignal.timeout(withinMs);
+    try {
+      return await run(signal);
+    } catch (error) {
+      throw asFailure(error, signal, withinMs);
+    }
   }
 
   async function complete(body: CompletionBody, signal: AbortSignal): Promise<unknown> {
@@ -142,11 +177,30 @@ export function createEndpoint(options: EndpointOptions): Endpoint {
     return readModels(await client.get('/models', { signal }));
   }
 
+  /** A change of adapters. The routes are absent from a server that was not told to have them. */
+  async function changeAdapters(route: string, body: object, signal: AbortSignal): Promise<void> {
+    try {
+      await client.post(route, { body, signal });
+    } catch (error) {
+      if (error instanceof APIError && error.status === 404 && /^(404 )?Not Found$/.test(error.message))
+        throw new UserError(
+          'takes no adapters while it runs: it has no route for them',
+          root,
+          'start it with VLLM_ALLOW_RUNTIME_LORA_UPDATING=True in its environment, and --enable-lora',
+        );
+      throw error;
+    }
+  }
+
   return {
     complete: (asked) =>
-      call(async (signal) => readCompletion(await complete(completionBody(asked), signal), asked)),
+      limit(() =>
+        call(deadlineMs, async (signal) =>
+          readCompletion(await complete(completionBody(asked), signal), asked, options.decode),
+        ),
+      ),
     promptLogprobs: (model, ids) =>
-      call(async (signal) => {
+      call(deadlineMs, async (signal) => {
         const ask = { model, promptIds: ids, maxTokens: 1, temperature: 1, seed: 0, stopTokenIds: [] };
         const body = { ...completionBody(ask), prompt_logprobs: 0 };
         return readPromptLogprobs(await complete(body, signal), model, ids);
@@ -154,10 +208,9 @@ export function createEndpoint(options: EndpointOptions): Endpoint {
     // Loading is not idempotent: it is never sent twice. After a lost answer the caller asks again, and
     // "already loaded" is success when the listed folder is the right one.
     loadAdapter: (name, path) =>
-      call(async (signal) => {
-        const body = { lora_name: name, lora_path: path };
+      call(loadDeadlineMs, async (signal) => {
         try {
-          await client.post('/load_lora_adapter', { body, signal });
+          await changeAdapters('/load_lora_adapter', { lora_name: name, lora_path: path }, signal);
         } catch (error) {
           if (!(error instanceof APIError) || !/already been loaded/.test(error.message)) throw error;
           const card = (await listModels(signal)).find(({ id }) => id === name);
@@ -165,12 +218,24 @@ export function createEndpoint(options: EndpointOptions): Endpoint {
         }
       }),
     unloadAdapter: (name) =>
-      call(async (signal) => {
-        await client.post('/unload_lora_adapter', { body: { lora_name: name }, signal });
+      call(deadlineMs, (signal) => changeAdapters('/unload_lora_adapter', { lora_name: name }, signal)),
+    listModels: () => call(deadlineMs, listModels),
+    health: (withinMs = deadlineMs) =>
+      call(withinMs, async (signal) => {
+        await client.get(`${root}/health`, { signal });
       }),
-    listModels: () => call(listModels),
+    version: () =>
+      call(deadlineMs, async (signal) => readVersion(await client.get(`${root}/version`, { signal }))),
+    tokenize: (model, text) =>
+      call(deadlineMs, async (signal) => {
+        const body = { model, prompt: text, add_special_tokens: false };
+        return readTokenIds(await client.post(`${root}/tokenize`, { body, signal }));
+      }),
   };
 }
+
+/** The address of a server, without the trailing `/v1`. */
+export const serverRoot = (url: string): string => url.replace(/\/+$/, '').replace(/\/v1$/, '');
 
 /** Nothing was answered yet, or the server said that it took nothing in. */
 function mayRetry(error: unknown, attempt: number): boolean {
@@ -196,11 +261,15 @@ function asFailure(error: unknown, signal: AbortSignal, deadlineMs: number): unk
   return error;
 }
 
+/** Longer ones are the error pages of some proxy. */
+const MESSAGE_CHARS = 500;
+
 function httpFailure(error: APIError): RolloutFailure {
   const status = error.status as number;
-  const tooLong = error.param === 'input_tokens' || /maximum context length/.test(error.message);
-  if (status === 400 && tooLong) return new RolloutFailure('too-long', error.message, status);
-  const unknown = error.param === 'model' || /does not exist/.test(error.message);
-  if (status === 404 && unknown) return new RolloutFailure('unknown-model', error.message, status);
-  return new RolloutFailure('http', error.message, status);
+  const message = error.message.slice(0, MESSAGE_CHARS);
+  const tooLong = error.param === 'input_tokens' || /maximum context length/.test(message);
+  if (status === 400 && tooLong) return new RolloutFailure('too-long', message, status);
+  const unknown = error.param === 'model' || /does not exist/.test(message);
+  if (status === 404 && unknown) return new RolloutFailure('unknown-model', message, status);
+  return new RolloutFailure('http', message, status);
 }

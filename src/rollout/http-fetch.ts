@@ -50,5 +50,26 @@ async function collect(answer: IncomingMessage): Promise<Response> {
     if (value !== undefined) headers.set(name, String(value));
   }
   const empty = status === 204 || status === 205 || status === 304;
-  return new Response(empty ? null : Buffer.concat(chunks), { status, headers });
+  const body = Buffer.concat(chunks);
+  return new Response(empty ? null : status >= 400 ? errorBody(body) : body, { status, headers });
+}
+
+/**
+ * Servers tell errors in three shapes: `{error: {message, …}}`, the same without `error` around it (older
+ * vLLM), and `{detail}` (its web framework). The SDK reads the first only, so the others become it.
+ */
+function errorBody(body: Buffer): Buffer | string {
+  let told: unknown;
+  try {
+    told = JSON.parse(body.toString());
+  } catch {
+    return body;
+  }
+  if (typeof told !== 'object' || told === null) return body;
+  const { error, message, detail, ...rest } = told as Record<string, unknown>;
+  if (typeof error === 'object' && error !== null) return body;
+  const what = message ?? detail ?? error;
+  if (what === undefined) return body;
+  const text = typeof what === 'string' ? what : JSON.stringify(what);
+  return JSON.stringify({ error: { ...rest, message: text } });
 }

@@ -193,7 +193,7 @@ export async function startPolicyService(
   const server = await startServer({
     modelFolder: model.folder,
     adapterRoot,
-    threads: config.endpoint.threads,
+    threads: config.endpoint.kind === 'embedded' ? config.endpoint.threads : 1,
     servedModelName: config.model.path,
   });
   const endpoint = createEndpoint({

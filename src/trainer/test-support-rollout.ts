@@ -98,10 +98,13 @@ export function createTableEndpoint(
     },
     async listModels() {
       return [
-        { id: BASE_MODEL, root: '/base' },
-        ...[...loaded].map(([id, { path }]) => ({ id, root: path })),
+        { id: BASE_MODEL, root: '/base', parent: null, maxModelLen: 64 },
+        ...[...loaded].map(([id, { path }]) => ({ id, root: path, parent: BASE_MODEL, maxModelLen: null })),
       ];
     },
+    async health() {},
+    version: async () => 'table',
+    tokenize: async (_, text) => [...text].map((char) => char.codePointAt(0)!),
   };
 }
 
