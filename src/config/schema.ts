@@ -155,6 +155,20 @@ const loss = z.strictObject({
       level: z.enum(['token', 'sequence']).default('sequence'),
       mode: z.enum(['none', 'truncate', 'mask']).default('mask'),
       cap: z.number().min(1).default(3),
+      /** How far sampler and learner may be apart in a step before it is told (`trainer/mismatch.ts`). */
+      alarm: z
+        .strictObject({
+          /** Mean and largest |Δ log-probability| of the sampled tokens, nats. */
+          meanAbs: positive.default(0.05),
+          maxAbs: positive.default(3),
+          /** KL(sampler‖learner) by its k3 estimate, nats a token. */
+          kl: positive.default(0.02),
+          /** Share of the tokens that the correction leaves out. */
+          maskedFraction: share.default(0.5),
+          /** So many such steps in a row end the run; null: never. */
+          stopAfter: count.nullable().default(10),
+        })
+        .prefault({}),
     })
     .prefault({}),
   /** Passes over one step's rows; more than 1 makes the clip act. */

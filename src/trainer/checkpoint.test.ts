@@ -86,6 +86,7 @@ function checkpoint(step: number, about: Partial<Progress> = {}, reference = tru
       cursor: 16 * step,
       best: { step: 4, value: 0.1 + 0.2, adapter: 'run-v4' },
       skippedInARow: 1,
+      alarmsInARow: 2,
       seconds: 12.000000000000002,
       ...about,
     },

@@ -28,6 +28,8 @@ const progressSchema = z.strictObject({
   best: z.strictObject({ step: z.number().int(), value: z.number(), adapter: z.string() }).nullable(),
   /** Steps in a row whose gradient was not finite. */
   skippedInARow: z.number().int(),
+  /** Steps in a row whose sampler and learner were too far apart. */
+  alarmsInARow: z.number().int(),
   /** Seconds of work so far, earlier processes included. */
   seconds: z.number(),
 });

@@ -18,7 +18,7 @@ describe('a run', () => {
       if (!update) continue;
       version = step;
       expect(update.ratioMean).toBe(1);
-      expect(update.mismatchMax).toBeLessThan(1e-6);
+      expect(update.mismatch.max).toBeLessThan(1e-6);
     }
     expect(version).toBeGreaterThan(10);
     expect(end).toMatchObject({ step: 20, policy: { version, model: `run-v${version}` }, cursor: 80 });

@@ -19,6 +19,7 @@ import type { Checkpoint, Progress } from './checkpoint.ts';
 import { treeLimits } from './create-learner.ts';
 import { assignCredit } from './credit.ts';
 import type { Learner } from './learner/learner.ts';
+import { mismatchAlarms } from './mismatch.ts';
 import { learningRateAt } from './optimizer.ts';
 import { type UpdateStats, updatePolicy } from './policy-update.ts';
 import { greedySampling, rewardConfig, trainSampling } from './prepare.ts';
@@ -33,6 +34,10 @@ export interface StepOutcome {
   /** Null when no group had anything to teach. */
   update: UpdateStats | null;
   learningRate: number;
+  /** What of sampler and learner is too far apart; empty when all is well. */
+  alarms: string[];
+  /** Steps in a row with an alarm, this one included. */
+  alarmsInARow: number;
   seconds: { sample: number; learn: number; publish: number };
 }
 
@@ -55,8 +60,9 @@ export interface LoopParts {
  * evaluation, under way, and a checkpoint of that is kept; it evaluates no more than the whole run would, so
  * that a resumed run is the same run.
  *
- * @throws UserError after `optimizer.maxSkipped` updates in a row with a gradient that is not finite, and
- *   when every rollout of a step failed.
+ * @throws UserError after `optimizer.maxSkipped` updates in a row with a gradient that is not finite, after
+ *   `loss.importance.alarm.stopAfter` in a row of which sampler and learner were too far apart, and when every
+ *   rollout of a step failed.
  */
 export async function trainLoop(parts: LoopParts, start: Progress): Promise<Progress> {
   const { config, signal } = parts;
@@ -132,6 +138,8 @@ async function takeStep(parts: LoopParts, progress: Progress): Promise<Progress>
   const skipped = update?.skipped ?? 0;
   // A step without an update says nothing about gradients, so it does not start the count anew.
   const skippedInARow = skipped > 0 ? progress.skippedInARow + 1 : update ? 0 : progress.skippedInARow;
+  const alarms = update ? mismatchAlarms(update, config.loss.importance.alarm) : [];
+  const alarmsInARow = alarms.length > 0 ? progress.alarmsInARow + 1 : update ? 0 : progress.alarmsInARow;
   times.push(context.now());
 
   const moved = update !== null && skipped < config.loss.epochs;
@@ -150,6 +158,8 @@ async function takeStep(parts: LoopParts, progress: Progress): Promise<Progress>
     dropped,
     update,
     learningRate,
+    alarms,
+    alarmsInARow,
     seconds: { sample: seconds(0), learn: seconds(1), publish: seconds(2) },
   });
   if (skippedInARow >= config.optimizer.maxSkipped)
@@ -158,7 +168,14 @@ async function takeStep(parts: LoopParts, progress: Progress): Promise<Progress>
       `step ${step}`,
       'lower optimizer.learningRate, or look at the trajectories of these steps; the last checkpoint is whole',
     );
-  return { ...progress, step, policy, cursor: sampled.cursor, skippedInARow };
+  const { stopAfter } = config.loss.importance.alarm;
+  if (stopAfter !== null && alarmsInARow >= stopAfter)
+    throw new UserError(
+      `sampler and learner were too far apart ${alarmsInARow} steps in a row: ${alarms.join(', ')}`,
+      `step ${step}`,
+      'check that the endpoint serves the base model of model.path in a like precision, and endpoint.logprobs; or raise loss.importance.alarm; the last checkpoint is whole',
+    );
+  return { ...progress, step, policy, cursor: sampled.cursor, skippedInARow, alarmsInARow };
 }
 
 /** Evaluates the current policy, and moves `best` when its held-out metric is the highest yet. */

@@ -59,9 +59,6 @@ export interface LossStats {
   clipFraction: number;
   maskedFraction: number;
   ratioMean: number;
-  /** Mean and largest |sampler − old|, over all tokens. */
-  mismatchMean: number;
-  mismatchMax: number;
   kl?: number;
 }
 
@@ -147,17 +144,13 @@ export function lossCoefficients(input: LossInput, config: LossConfig): LossOutp
   let loss = 0;
   let kept = 0;
   let clipped = 0;
-  const sums = { entropy: 0, kl: 0, ratio: 0, mismatch: 0 };
-  let mismatchMax = 0;
+  const sums = { entropy: 0, kl: 0, ratio: 0 };
 
   for (let s = 0; s + 1 < offsets.length; s++) {
     const start = offsets[s]!;
     const end = offsets[s + 1]!;
     const sequenceRatio = config.kind === 'gspo' ? sampleRatio(current, old, start, end) : 1;
     for (let t = start; t < end; t++) {
-      const mismatch = Math.abs(sampler[t]! - old[t]!);
-      sums.mismatch += mismatch;
-      mismatchMax = Math.max(mismatchMax, mismatch);
       if (importance[t] === 0) continue;
       kept++;
       const w = weights[t]!;
@@ -190,8 +183,6 @@ export function lossCoefficients(input: LossInput, config: LossConfig): LossOutp
       clipFraction: clipped * perKept,
       maskedFraction: 1 - kept / Math.max(1, tokens),
       ratioMean: sums.ratio * perKept,
-      mismatchMean: sums.mismatch / Math.max(1, tokens),
-      mismatchMax,
       ...(reference ? { kl: sums.kl * perKept } : {}),
     },
   };

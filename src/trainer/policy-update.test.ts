@@ -27,7 +27,7 @@ describe('on-policy', () => {
       expect(stats.ratioMean).toBe(1);
       expect(stats.clipFraction).toBe(0);
       expect(stats.maskedFraction).toBe(0);
-      expect(stats.mismatchMax).toBeLessThan(1e-6);
+      expect(stats.mismatch.max).toBeLessThan(1e-6);
       expect('kl' in stats).toBe(false);
       expect(stats.skipped).toBe(0);
       const sampled = calls.reduce(
@@ -75,7 +75,7 @@ describe('on-policy', () => {
     const adapter = tableAdapter(model, 0.5);
     const learner = createTableLearner(model, freshState(adapter));
     const stats = await updatePolicy(learner, callsOf(randomGroups(1, adapter, 0.6)), () => 0.1, settings());
-    expect(stats.mismatchMax).toBeGreaterThan(0.05);
+    expect(stats.mismatch.max).toBeGreaterThan(0.05);
   });
 });
 

@@ -3,6 +3,7 @@
 import type { CreditedCall } from './credit.ts';
 import type { Learner, Weights } from './learner/learner.ts';
 import { type LossConfig, type LossStats, lossCoefficients } from './loss.ts';
+import { type Mismatch, measureMismatch } from './mismatch.ts';
 import {
   type Packed,
   packSamples,
@@ -24,6 +25,8 @@ export interface UpdateConfig {
 export interface UpdateStats extends LossStats {
   loss: number;
   gradNorm: number;
+  /** Between the sampler and the learner before its first update. */
+  mismatch: Mismatch;
   /** Updates whose gradient was not finite, and so left out. */
   skipped: number;
   tokensBefore: number;
@@ -37,13 +40,24 @@ export interface TrainedSample extends Sample {
   advantage: number;
 }
 
+/** A sample that must not be trained on, and was not: what let it come so far is at fault. */
+export class UnusableSample extends RangeError {
+  override name = 'UnusableSample';
+  constructor(
+    readonly sample: string,
+    what: string,
+  ) {
+    super(`${sample}: ${what}`);
+  }
+}
+
 /**
  * A sample must have one usable log-probability for each sampled token. Checked one by one: in the flat
  * vectors of a step a value too many here and one too few there would only shift what lies between.
  */
 function checkSample({ outputIds, logprobs }: TrainedSample, name: string): void {
   const fail = (what: string): never => {
-    throw new RangeError(`${name}: ${what}`);
+    throw new UnusableSample(name, what);
   };
   if (logprobs.length !== outputIds.length)
     fail(`${logprobs.length} log-probabilities for ${outputIds.length} sampled tokens`);
@@ -74,7 +88,7 @@ async function tokenValues(
  * rollout's correct for the sampler. Statistics are those of the first epoch, before any update, but for
  * `ratioMean` and `clipFraction`, which say nothing there: they are the last epoch's.
  *
- * @throws RangeError that names the call when a log-probability is missing, not finite or a server's
+ * @throws UnusableSample that names the call when a log-probability is missing, not finite or a server's
  *   stand-in for minus infinity. Nothing has changed then.
  */
 export async function updatePolicy(
@@ -124,6 +138,7 @@ export async function updatePacked(
       ? (await tokenValues(learner, packed, 'reference', config.temperature)).logprobs
       : null;
 
+  const mismatch = measureMismatch(sampler, old.logprobs);
   let current = old;
   let stats: UpdateStats | null = null;
   for (let epoch = 0; epoch < config.epochs; epoch++) {
@@ -152,6 +167,7 @@ export async function updatePacked(
       ...out.stats,
       loss: out.loss,
       gradNorm,
+      mismatch,
       skipped: 0,
       tokensBefore: packed.tokensBefore,
       tokensAfter: packed.tokensAfter,

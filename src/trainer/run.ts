@@ -193,6 +193,8 @@ async function train(parts: RunParts, start: Progress): Promise<Progress> {
       await writeTrajectories(folder, step, sampled.groups);
       const values = stepMetrics(outcome);
       bar.update(step, stepLine(values));
+      if (outcome.alarms.length > 0 && outcome.alarmsInARow === 1)
+        screen.print(`note: step ${step}: sampler and learner are far apart: ${outcome.alarms.join(', ')}`);
       const [failure] = sampled.failures;
       if (failure)
         screen.print(

@@ -6,7 +6,7 @@ import type { RunFolder } from './run-folder.ts';
 
 /**
  * What a resumed run may change: other checkpoints kept, the run folder moved, another Python and its
- * deadlines, and how a step is cut into passes, which changes gradients by rounding alone: a run that memory
+ * deadlines, from where on sampler and learner are too far apart, and how a step is cut into passes, which changes gradients by rounding alone: a run that memory
  * ended can go on with less.
  */
 const FREE = [
@@ -18,6 +18,11 @@ const FREE = [
   'learner.tokensPerPass',
   'learner.memory.recompute',
   'learner.memory.rowChunks',
+  'loss.importance.alarm.meanAbs',
+  'loss.importance.alarm.maxAbs',
+  'loss.importance.alarm.kl',
+  'loss.importance.alarm.maskedFraction',
+  'loss.importance.alarm.stopAfter',
 ];
 
 /**

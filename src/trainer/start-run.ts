@@ -66,7 +66,16 @@ export async function startRun(parts: StartParts): Promise<Progress> {
   const { learner, target } = parts;
   if (parts.config.sft) await runWarmStart(parts.config.sft, parts);
   const policy = await publish(target, learner, (await learner.state()).adapter, 0);
-  return { step: 0, policy, startAdapter: policy.model, cursor: 0, best: null, skippedInARow: 0, seconds: 0 };
+  return {
+    step: 0,
+    policy,
+    startAdapter: policy.model,
+    cursor: 0,
+    best: null,
+    skippedInARow: 0,
+    alarmsInARow: 0,
+    seconds: 0,
+  };
 }
 
 async function runWarmStart(

@@ -19,6 +19,8 @@ const outcome: StepOutcome = {
   dropped: { 'no variance': 1, 'too few members': 2 },
   update: null,
   learningRate: 0.25,
+  alarms: [],
+  alarmsInARow: 0,
   seconds: { sample: 2, learn: 0.5, publish: 0.125 },
 };
 

@@ -121,7 +121,16 @@ export function newRun(
 /** Publishes version 0. */
 export async function begin(run: Run): Promise<Progress> {
   const policy = await publish(run.parts.target, run.learner, (await run.learner.state()).adapter, 0);
-  return { step: 0, policy, startAdapter: policy.model, cursor: 0, best: null, skippedInARow: 0, seconds: 0 };
+  return {
+    step: 0,
+    policy,
+    startAdapter: policy.model,
+    cursor: 0,
+    best: null,
+    skippedInARow: 0,
+    alarmsInARow: 0,
+    seconds: 0,
+  };
 }
 export const play = async (run: Run): Promise<Progress> => trainLoop(run.parts, await begin(run));
 export const keptSteps = ({ kept }: Run): number[] => kept.map(({ progress }) => progress.step);
