@@ -130,5 +130,7 @@ test('what is allowed but hardly meant is said', () => {
   expect(configWarnings(config('train.steps=5'))[0]).toMatch(/warmupSteps 8/);
   expect(configWarnings(config('train.steps=0'))).toEqual([]);
   expect(configWarnings(config('loss.kind=reinforce', 'loss.epochs=2'))[0]).toMatch(/reinforce/);
+  expect(configWarnings(config('rollout.topP=0.9', 'loss.importance.mode=none'))[0]).toMatch(/likelier/);
+  expect(configWarnings(config('rollout.topK=5', 'loss.importance.level=token'))[0]).toMatch(/mass.*alarm/);
   expect(configWarnings(config(), { trainQueries: 5 })[0]).toMatch(/5 training questions/);
 });

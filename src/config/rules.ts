@@ -59,6 +59,7 @@ export function brokenRules(config: unknown): RuleBreak[] {
     'endpoint.logprobs',
     'must be processed (vllm serve --logprobs-mode processed_logprobs), or rollout.temperature 1: raw ones are not those of the distribution that is sampled',
   );
+  narrowingRules(rule, number, text);
   const replicas = valueAt(config, 'endpoint.replicas');
   const addresses = (Array.isArray(replicas) ? replicas : []).map((replica) => {
     const url = valueAt(replica, 'url');
@@ -81,6 +82,42 @@ export function brokenRules(config: unknown): RuleBreak[] {
     'must be above 0; to start from a fresh adapter leave the whole section sft out',
   );
   return broken;
+}
+
+/**
+ * Top-p and top-k together with the importance correction, whose ratio is learner over sampler. With N the tokens
+ * that are kept, of mass Z ≥ topP under the sampled distribution p:
+ *
+ *   raw log-probabilities are those of p, though N is what is sampled: the ratio is 1 and corrects nothing;
+ *   processed ones are those of p / Z on N: the ratio is Z, the true one for a token of N. Over a sample it is
+ *   the product of its tokens' Z, 0.95⁶⁴ = 0.04: long samples would hardly count. Token by token it stays
+ *   within [topP, 1], and all that is lost is what no sample can show, the tokens outside N.
+ */
+function narrowingRules(
+  rule: (isBroken: boolean, path: string, message: string) => void,
+  number: (path: string) => number,
+  text: (path: string) => string | undefined,
+): void {
+  const narrowing = [
+    ...(number('rollout.topP') < 1 ? ['rollout.topP'] : []),
+    ...(number('rollout.topK') > 0 ? ['rollout.topK'] : []),
+  ];
+  const mode = text('loss.importance.mode');
+  if (narrowing.length === 0 || mode === undefined || mode === 'none') return;
+  if (text('endpoint.kind') === 'vllm' && text('endpoint.logprobs') !== 'processed') {
+    for (const path of narrowing)
+      rule(
+        true,
+        path,
+        `must be ${path.endsWith('P') ? 1 : 0} with loss.importance.mode ${mode} while endpoint.logprobs is raw: the ratio would not see what is cut off; allowed with endpoint.logprobs processed and loss.importance.level token, or loss.importance.mode none`,
+      );
+    return;
+  }
+  rule(
+    text('loss.importance.level') === 'sequence',
+    'loss.importance.level',
+    `must be token with ${narrowing.join(' and ')}, or loss.importance.mode none: a sample's ratio is the product of what was kept at each of its tokens, next to 0 for a long one`,
+  );
 }
 
 /** The value at a dotted path of nested objects; undefined where there is none. */

@@ -95,6 +95,10 @@ const rollout = z.strictObject({
   /** A group with fewer good members is dropped and counted. */
   minGroup: z.number().int().min(2).default(4),
   temperature: positive.default(1),
+  /** Samples come from the likeliest tokens that hold this share; 1: from all. See the rules for what it costs. */
+  topP: positive.max(1).default(1),
+  /** Samples come from so many of the likeliest tokens; 0: from all. */
+  topK: z.number().int().min(0).max(1_000_000).default(0),
   maxTokens: z.strictObject({ planner: count.default(16), rewriter: count.default(64) }).prefault({}),
   /** Agent calls under way at once. */
   concurrency: count.max(65_536).default(256),

@@ -58,6 +58,12 @@ describe('complete', () => {
     ]);
   });
 
+  it('sends top-p and top-k as asked', async () => {
+    const { url, seen } = await serve((_, __, response) => json(response, answer));
+    await connect(url).complete({ ...call, topP: 0.9, topK: 20 });
+    expect(seen[0]!.body).toMatchObject({ top_p: 0.9, top_k: 20 });
+  });
+
   it.each<[string, unknown, string, RegExp]>([
     ['another model', { ...answer, model: 'run-v2' }, 'wrong-model', /asked for run-v3, answered by run-v2/],
     ['other prompt ids', withChoice({ prompt_token_ids: [5, 6, 8] }), 'invalid-answer', /prompt_token_ids/],

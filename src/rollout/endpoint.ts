@@ -43,6 +43,9 @@ export interface CompletionCall {
   maxTokens: number;
   /** 0 is greedy. */
   temperature: number;
+  /** The share and the number of likely tokens that are sampled from; default 1 and 0: all of them. */
+  topP?: number;
+  topK?: number;
   seed: number;
   stopTokenIds: number[];
   cacheSalt?: string;
@@ -112,8 +115,8 @@ function completionBody(call: CompletionCall): CompletionBody {
     n: 1,
     seed: call.seed,
     temperature: call.temperature,
-    top_p: 1,
-    top_k: 0,
+    top_p: call.topP ?? 1,
+    top_k: call.topK ?? 0,
     min_p: 0,
     presence_penalty: 0,
     frequency_penalty: 0,

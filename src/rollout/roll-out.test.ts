@@ -9,7 +9,13 @@ import type { RolloutResult, Trajectory } from './trajectory.ts';
 
 type Answer = Awaited<ReturnType<Endpoint['complete']>>;
 const policy = { version: 3, model: 'r-v3' };
-const sampling: Sampling = { temperature: 0.8, maxTokens: { planner: 4, rewriter: 9 }, maxAttempts: 2 };
+const sampling: Sampling = {
+  temperature: 0.8,
+  topP: 0.9,
+  topK: 7,
+  maxTokens: { planner: 4, rewriter: 9 },
+  maxAttempts: 2,
+};
 const query: Query = { id: 'q1', query: 'what', gold: ['a1'] };
 
 /** Output and log-probabilities follow from the request alone. */
@@ -109,6 +115,8 @@ describe('rollOut', () => {
       expect(call).toMatchObject({
         model: 'r-v3',
         temperature: 0.8,
+        topP: 0.9,
+        topK: 7,
         stopTokenIds: [49],
         cacheSalt: 'v3',
         seed: streamSeed(11, 'train', 5, 'q1', 2, 0, callIndex),

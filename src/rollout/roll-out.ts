@@ -20,6 +20,9 @@ export interface PolicyVersion {
 export interface Sampling {
   /** 0 is greedy. */
   temperature: number;
+  /** As in `CompletionCall`. */
+  topP?: number;
+  topK?: number;
   maxTokens: { planner: number; rewriter: number };
   /** Attempts per member, at least 1: a failed one is sampled anew from another stream. */
   maxAttempts: number;
@@ -54,6 +57,7 @@ function endpointPolicy(
   sampling: Sampling,
   streamPath: (string | number)[],
 ): Policy {
+  const { temperature, topP = 1, topK = 0 } = sampling;
   return async ({ role, callIndex, messages }) => {
     const promptIds = context.renderPrompt(messages);
     const maxTokens = role === 'planner' ? sampling.maxTokens.planner : sampling.maxTokens.rewriter;
@@ -66,7 +70,9 @@ function endpointPolicy(
       model: policy.model,
       promptIds,
       maxTokens,
-      temperature: sampling.temperature,
+      temperature,
+      topP,
+      topK,
       seed: streamSeed(context.seed, ...streamPath, callIndex),
       stopTokenIds: context.stopTokenIds,
       cacheSalt: `v${policy.version}`,

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { type Config, configSchema } from '../config/schema.ts';
 import { corpusOf } from '../env/corpus.ts';
-import { configHash, type Data, dataWarnings, loadModel } from './prepare.ts';
+import { configHash, type Data, dataWarnings, greedySampling, loadModel, trainSampling } from './prepare.ts';
 
 const configOf = (change: object = {}): Config =>
   configSchema.parse({
@@ -14,6 +14,15 @@ const configOf = (change: object = {}): Config =>
     train: { steps: 3 },
     ...change,
   });
+test('training samples as configured; a greedy reading cuts nothing off', () => {
+  const narrow = { temperature: 0.6, topP: 0.9, topK: 20 };
+  const config = configOf({ rollout: narrow, loss: { importance: { level: 'token' } } });
+  expect(trainSampling(config)).toMatchObject(narrow);
+  expect(greedySampling(config).temperature).toBe(0);
+  expect(greedySampling(config)).not.toHaveProperty('topP');
+  expect(greedySampling(config)).not.toHaveProperty('topK');
+});
+
 const articles = [{ id: 'a1', title: 't', text: 'x' }];
 const queries = [{ id: 'q1', query: 'q', gold: ['a1'] }];
 const data: Data = { corpus: corpusOf(articles), train: queries, validation: queries };

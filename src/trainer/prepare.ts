@@ -64,6 +64,8 @@ export const rewardConfig = ({ reward }: Config): RewardConfig => {
 /** Sampling as in training, for episodes that nothing is learnt from. */
 export const evalSampling = ({ rollout }: Config): Sampling => ({
   temperature: rollout.temperature,
+  topP: rollout.topP,
+  topK: rollout.topK,
   maxTokens: rollout.maxTokens,
   maxAttempts: rollout.maxAttempts,
 });
@@ -74,7 +76,10 @@ export const trainSampling = (config: Config): Sampling => ({
   maxCallTokens: config.learner.maxTreeTokens,
 });
 
-export const greedySampling = (config: Config): Sampling => ({ ...evalSampling(config), temperature: 0 });
+export const greedySampling = (config: Config): Sampling => {
+  const { topP: _, topK: __, ...sampling } = evalSampling(config);
+  return { ...sampling, temperature: 0 };
+};
 
 /** Reads corpus and questions; all their mistakes are UserErrors. */
 export async function loadData({ data }: Pick<Config, 'data'>): Promise<Data> {
