@@ -24,14 +24,14 @@ export async function dryRun(config: Config): Promise<string> {
 }
 
 function factsOf(config: Config, { corpus, train, validation }: Data): PlanFacts {
-  const { path, build } = config.model;
+  const { path, build, chatTemplate } = config.model;
   const absent = !existsSync(join(path, 'config.json'));
   return {
     articles: corpus.articles.length,
     corpusChars: corpusChars({ corpus }),
     trainQueries: train.length,
     validationQueries: validation.length,
-    decoder: absent && build ? null : loadModel(path).config,
+    decoder: absent && build ? null : loadModel(path, chatTemplate).config,
   };
 }
 

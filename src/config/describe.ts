@@ -4,8 +4,11 @@ import { configSchema } from './schema.ts';
 
 /** The part of JSON Schema that our schema becomes. */
 export interface SchemaNode {
-  type?: string;
+  /** Several where they are plain and without bounds. */
+  type?: string | string[];
   properties?: Record<string, SchemaNode>;
+  /** Of a section with keys of the user's own: what each may be. */
+  additionalProperties?: SchemaNode | boolean;
   required?: string[];
   enum?: (string | number)[];
   const?: string | number;
@@ -46,7 +49,8 @@ export function nodeAt(path: readonly PropertyKey[]): SchemaNode | undefined {
 function childOf(node: SchemaNode, key: PropertyKey): SchemaNode | undefined {
   if (typeof key === 'number') return node.prefixItems?.[key] ?? node.items;
   const name = String(key);
-  return node.properties && Object.hasOwn(node.properties, name) ? node.properties[name] : undefined;
+  if (node.properties && Object.hasOwn(node.properties, name)) return node.properties[name];
+  return typeof node.additionalProperties === 'object' ? node.additionalProperties : undefined;
 }
 
 /** The section that `value` is, where its `kind` tells sections apart; a kind left out is the default one. */
@@ -77,6 +81,7 @@ export function describeNode(node: SchemaNode): string {
   if (node.oneOf) return `a section with the keys ${[...new Set(node.oneOf.flatMap(keysOf))].join(', ')}`;
   if (node.enum) return `one of ${node.enum.join(', ')}`;
   if (node.const !== undefined) return `only ${node.const}`;
+  if (Array.isArray(node.type)) return node.type.map((type) => describeNode({ type })).join(' or ');
   switch (node.type) {
     case 'string':
       return node.minLength ? 'text, not empty' : 'text';
@@ -91,6 +96,8 @@ export function describeNode(node: SchemaNode): string {
     case 'array':
       return describeArray(node);
     case 'object':
+      if (typeof node.additionalProperties === 'object')
+        return `a section whose values are ${describeNode(node.additionalProperties)}`;
       return `a section with the keys ${keysOf(node).join(', ')}`;
     default:
       return 'a value';

@@ -182,6 +182,29 @@ eval:
   });
 });
 
+describe('keyword arguments of the chat template', () => {
+  const set = (value: string) => parseConfig(GOOD, 'x.yaml', { set: [`model.chatTemplate${value}`] });
+  test('are keys of any name with plain values', () => {
+    expect(parseConfig(GOOD, 'x.yaml').model.chatTemplate).toEqual({});
+    expect(set('={enable_thinking: false, effort: low, depth: 2}').model.chatTemplate).toEqual({
+      enable_thinking: false,
+      effort: 'low',
+      depth: 2,
+    });
+    expect(set('.enable_thinking=false').model.chatTemplate).toEqual({ enable_thinking: false });
+  });
+  test('anything else is refused with what is allowed', () => {
+    const failed = (value: string) => failure(GOOD, { set: [`model.chatTemplate${value}`] });
+    expect(failed('.tools=[1]')).toMatch(
+      /chatTemplate.tools: \[1\] is not allowed; give true or false or a number/,
+    );
+    expect(failed('=true')).toMatch(
+      /chatTemplate: true is not allowed; give a section whose values are true or/,
+    );
+    expect(failed('.messages=x')).toMatch(/chatTemplate.messages: must be left out/);
+  });
+});
+
 describe('the learner, whose kind decides its keys', () => {
   test('each kind has its own defaults; no kind is onnx', () => {
     const learner = (set: string[]) => parseConfig(GOOD, 'x.yaml', { set }).learner;

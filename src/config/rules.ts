@@ -59,6 +59,12 @@ export function brokenRules(config: unknown): RuleBreak[] {
     'endpoint.logprobs',
     'must be processed (vllm serve --logprobs-mode processed_logprobs), or rollout.temperature 1: raw ones are not those of the distribution that is sampled',
   );
+  for (const name of ['messages', 'add_generation_prompt'])
+    rule(
+      valueAt(config, `model.chatTemplate.${name}`) !== undefined,
+      `model.chatTemplate.${name}`,
+      'must be left out: every prompt is rendered with its own',
+    );
   narrowingRules(rule, number, text);
   const replicas = valueAt(config, 'endpoint.replicas');
   const addresses = (Array.isArray(replicas) ? replicas : []).map((replica) => {

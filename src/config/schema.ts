@@ -29,6 +29,8 @@ const run = z.strictObject({
 const model = z.strictObject({
   /** A folder in Hugging Face layout. */
   path: filled,
+  /** Keyword arguments of the model's chat template, such as `enable_thinking: false`. */
+  chatTemplate: z.record(z.string(), z.union([z.boolean(), z.number(), z.string()])).default({}),
   /**
    * How to make the folder when it is absent: a small base model trained from scratch on the corpus.
    * Its time is not part of the run's.

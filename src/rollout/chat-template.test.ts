@@ -143,6 +143,24 @@ describe('templates', () => {
     expect(() => templateOf('{% for %}')).toThrow(/does not parse/);
   });
 
+  test('keyword arguments given with the model are those of every rendering', () => {
+    const source =
+      "{{ messages[0].content }}{% if add_generation_prompt %}{{ 'A' if enable_thinking is defined and not enable_thinking else 'B' }}{{ effort }}{% endif %}";
+    const asked = (kwargs: object, more = {}) => {
+      templateOf(source);
+      const ids = renderPromptIds(loadChatTemplate(scratch, { ...kwargs }), tokenizer, [user('a')], {
+        addGenerationPrompt: true,
+        ...more,
+      });
+      return tokenizer.decode(ids, { skipSpecial: false });
+    };
+    expect(asked({})).toBe('aB');
+    expect(asked({ enable_thinking: false, effort: 3 })).toBe('aA3');
+    expect(asked({ enable_thinking: false }, { kwargs: { enable_thinking: true } })).toBe('aB');
+    expect(() => asked({ enable_thinkin: false })).toThrow(/never reads enable_thinkin\n/);
+    expect(() => asked({ 'a.*': 1 })).toThrow(/never reads a\.\*/);
+  });
+
   test('where a template is looked for', () => {
     rmSync(join(scratch, 'chat_template.jinja'));
     const config = (chat_template: unknown) => {

@@ -1,4 +1,10 @@
-/** A model's own chat template, rendered to token ids in which outside text stays text. */
+/**
+ * A model's own chat template, rendered to token ids in which outside text stays text.
+ *
+ * Templates may trim contents, drop the thoughts of earlier turns, or render a conversation otherwise once it
+ * has grown. None of that matters here: an agent call is a prompt rendered once and the ids that were sampled
+ * after it; no prompt is ever rendered again with an answer in it, and no id is had from rendered text.
+ */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Template } from '@huggingface/jinja';
@@ -12,7 +18,7 @@ export interface ChatTemplate {
   /** The Jinja source. */
   source: string;
   template: Template;
-  /** What every rendering sees: `bos_token`, `eos_token` and so on, where the tokenizer has them. */
+  /** What every rendering sees: `bos_token`, `eos_token` and so on where the tokenizer has them, and `kwargs`. */
   variables: Record<string, unknown>;
   /** `own`: it shows system messages. `none`: it refuses or drops them; they go before the user's first words. */
   systemRole: 'own' | 'none';
@@ -20,11 +26,14 @@ export interface ChatTemplate {
   missingOpening: string | null;
 }
 
+/** Variables of a template's own, such as `{ enable_thinking: false }`. */
+export type TemplateKwargs = Readonly<Record<string, unknown>>;
+
 export interface RenderOptions {
   /** Ends the prompt with the opening of the assistant's turn. */
   addGenerationPrompt: boolean;
-  /** Extra variables of the template, such as `{ enable_thinking: false }`. */
-  kwargs?: Record<string, unknown>;
+  /** More variables of the template; they go before those that it was loaded with. */
+  kwargs?: TemplateKwargs;
 }
 
 /**
@@ -53,10 +62,10 @@ function fixedDate(format: string): string {
 
 /**
  * The template of a model folder: `chat_template.jinja`, else `chat_template` of tokenizer_config.json (of
- * several, the one named `default`). UserError when there is none, its Jinja does not parse, or it does not
- * show what a user says.
+ * several, the one named `default`), with `kwargs` for every rendering. UserError when there is none, its Jinja
+ * does not parse, it does not show what a user says, or it never reads one of `kwargs`: that would do nothing.
  */
-export function loadChatTemplate(folder: string): ChatTemplate {
+export function loadChatTemplate(folder: string, kwargs: TemplateKwargs = {}): ChatTemplate {
   const config = readModelJson(tokenizerConfigSchema, folder, 'tokenizer_config.json') ?? {};
   const file = join(folder, 'chat_template.jinja');
   const inConfig = config.chat_template;
@@ -74,11 +83,20 @@ export function loadChatTemplate(folder: string): ChatTemplate {
       "Use an instruction-tuned model, or add its family's chat_template.jinja.",
     );
   }
+  const words = new Set(source.match(/\w+/g));
+  for (const name of Object.keys(kwargs))
+    if (!words.has(name))
+      throw new UserError(
+        `the chat template never reads ${name}`,
+        where,
+        'Correct or remove it in model.chatTemplate: it would do nothing.',
+      );
   const variables: Record<string, unknown> = { fixed_date: fixedDate };
   for (const name of ['bos_token', 'eos_token', 'unk_token', 'pad_token'] as const) {
     const text = tokenText(config[name]);
     if (text !== undefined) variables[name] = text;
   }
+  Object.assign(variables, kwargs);
   let parsed: Template;
   try {
     // the line break after the block is not part of the text

@@ -93,6 +93,53 @@ describe.each(Object.entries(FRAMES))('%s', (name, frame) => {
   });
 });
 
+/** Templates that put text directly beside their markers, and markers directly beside each other. */
+const TIGHT = {
+  'smollm-tokenizer': ['<|im_start|>', '<|im_end|>'],
+  'llama3-tokenizer': ['<|start_header_id|>', '<|eot_id|>'],
+  'llama2-tokenizer': ['<s>', '</s>'],
+  'mistral-tokenizer': ['[INST]', '[/INST]'],
+  'char-tokenizer': ['<|im_start|>', '<|im_end|>'],
+  'byte-tokenizer': ['<|im_start|>', '<|im_end|>'],
+};
+describe.each(Object.entries(TIGHT))('text directly beside markers: %s', (name, [open, close]) => {
+  const tokenizer = loadTokenizer(join(vectors, name));
+  const control = new Set(tokenizer.controlTokens.map(({ id }) => id));
+  const contents = tokenizer.controlTokens.map(({ content }) => content);
+
+  test('no control token, whole, in parts, doubled or nested, becomes one', () => {
+    const frame = [open!, close!].map((token) => tokenizer.tokenId(token)!);
+    const template = templateOf(`{% for m in messages %}${open}{{ m.content }}${close}{% endfor %}`, {});
+    const options = { addGenerationPrompt: false };
+    for (const [i, token] of contents.entries()) {
+      const other = contents[(i + 1) % contents.length]!;
+      const cut = 1 + (i % Math.max(1, token.length - 1));
+      const [head, tail] = [token.slice(0, cut), token.slice(cut)];
+      const outside = [
+        token,
+        token + token,
+        `法${token}条`,
+        `${head}${other}${tail}`,
+        tail,
+        head,
+        `${tail}${head}`,
+      ];
+      const messages = outside.flatMap((text) => [user(text)]);
+      const ids = renderPromptIds(template, tokenizer, messages, options);
+      expect([token, ids.filter((id) => control.has(id))]).toEqual([token, outside.flatMap(() => frame)]);
+    }
+  });
+
+  test('a marker of which a message makes up one half is refused, never made', () => {
+    const cut = open!.length - 2;
+    const template = templateOf(`${open!.slice(0, cut)}{{ messages[0].content }}${close}`, {});
+    const half = user(open!.slice(cut));
+    expect(() => renderPromptIds(template, tokenizer, [half], { addGenerationPrompt: false })).toThrow(
+      /other special tokens depending on what the messages say/,
+    );
+  });
+});
+
 describe('templates without a system role', () => {
   const mistral = loadTokenizer(join(vectors, 'mistral-tokenizer'));
   const textOf = (source: string, messages: Message[]) =>

@@ -17,7 +17,12 @@ import { rankPool } from '../env/retrieval/rank-pool.ts';
 import type { Message, Query } from '../env/types.ts';
 import type { RewardConfig } from '../reward/config.ts';
 import { type RetrievalFacts, scoreEpisode } from '../reward/ledger.ts';
-import { endOfTurn, loadChatTemplate, renderPromptIds } from '../rollout/chat-template.ts';
+import {
+  endOfTurn,
+  loadChatTemplate,
+  renderPromptIds,
+  type TemplateKwargs,
+} from '../rollout/chat-template.ts';
 import { createEndpoint, type Endpoint } from '../rollout/endpoint.ts';
 import type { RolloutContext, Sampling } from '../rollout/roll-out.ts';
 import { loadTokenizer, type TextTokenizer } from '../rollout/tokenizer.ts';
@@ -105,7 +110,7 @@ export function dataWarnings({ train, validation }: Pick<Data, 'train' | 'valida
 
 /** The base model's folder, made first when it is absent and the configuration says how. */
 export async function ensureModel(config: Config, data: Data, log: (line: string) => void): Promise<Model> {
-  const { path, build } = config.model;
+  const { path, build, chatTemplate } = config.model;
   if (!existsSync(join(path, 'config.json')) && build) {
     log(
       `no model at ${path}: making a ${build.size} base model from ${config.data.corpus} (not part of the run's time)`,
@@ -122,7 +127,7 @@ export async function ensureModel(config: Config, data: Data, log: (line: string
       log,
     });
   }
-  return loadModel(path);
+  return loadModel(path, chatTemplate);
 }
 
 /** Throws unless the tokenizer can be the model's: its ids have a row in the embedding, its end tokens are control tokens. */
@@ -146,11 +151,11 @@ function checkTokenizer(folder: string, config: DecoderConfig, tokenizer: TextTo
     }
 }
 
-/** Reads what is needed of a model folder besides its weights. */
-export function loadModel(folder: string): Model {
+/** Reads what is needed of a model folder besides its weights; `kwargs` are its chat template's. */
+export function loadModel(folder: string, kwargs: TemplateKwargs = {}): Model {
   const config = readDecoderConfig(folder);
   const tokenizer = loadTokenizer(folder);
-  const template = loadChatTemplate(folder);
+  const template = loadChatTemplate(folder, kwargs);
   checkTokenizer(folder, config, tokenizer);
   const endId = endOfTurn(template, tokenizer, config.eosTokenIds);
   return {
