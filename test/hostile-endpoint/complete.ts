@@ -47,6 +47,8 @@ export function complete(
     const message = `This model's maximum context length is ${maxModelLen} tokens. However, your prompt contains ${longest} input tokens`;
     return bad(message, 'input_tokens');
   }
+  if (body.cache_salt === '')
+    return bad("Parameter 'cache_salt' must be a non-empty string if provided.", 'cache_salt');
   const seed = Number(body.seed ?? 1_000_003 * ++state.requests);
   const stopIds = [...((body.stop_token_ids as number[]) ?? []), ...(body.ignore_eos ? [] : [model.endId])];
   const choices = prompts.flatMap((prompt, p) =>
