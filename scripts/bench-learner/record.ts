@@ -15,14 +15,16 @@ import { writeAdapter } from '../../src/engine/peft.ts';
 import { createScreen } from '../../src/report/progress.ts';
 import { createLearner } from '../../src/trainer/create-learner.ts';
 import { assignCredit } from '../../src/trainer/credit.ts';
+import { startPolicyService } from '../../src/trainer/policy-service.ts';
 import {
   createSearch,
   ensureModel,
   loadData,
+  probeIds,
   rolloutContext,
-  startPolicyService,
   trainSampling,
 } from '../../src/trainer/prepare.ts';
+import { PROOF_TOLERANCE } from '../../src/trainer/publish.ts';
 import { sampleStep } from '../../src/trainer/sample-step.ts';
 import { loraSpec, startRun, startState } from '../../src/trainer/start-run.ts';
 
@@ -93,19 +95,28 @@ async function record(config: Config, folder: string, adapterFolder: string) {
   try {
     const adapters = join(folder, 'adapters');
     mkdirSync(adapters);
-    const { endpoint, server } = await startPolicyService(config, model, adapters);
+    const ids = probeIds(model, data);
+    const service = await startPolicyService(config, model, {
+      adapterRoot: adapters,
+      probeIds: ids,
+      tolerance: PROOF_TOLERANCE,
+      lora: loraSpec(config),
+      adopt: true,
+      say: screen.print,
+    });
+    const { replicas } = service;
     try {
       const target = {
-        endpoint,
+        replicas,
         adapterRoot: adapters,
         runName: config.run.name,
         baseModel: config.model.path,
-        probeIds: model.renderPrompt([{ role: 'user', content: data.validation[0]!.query }]).slice(0, 48),
+        probeIds: ids,
       };
       const { signal } = new AbortController();
       const start = await startRun({ config, data, model, search, learner, target, screen, signal });
       await writeAdapter(adapterFolder, (await learner.state()).adapter, { baseModel: config.model.path });
-      const context = rolloutContext(config, model, search, endpoint);
+      const context = rolloutContext(config, model, search, replicas);
       const { refill, ...advantage } = config.advantage;
       const credit = { ...advantage, minGroup: config.rollout.minGroup };
       const { groups } = await sampleStep(
@@ -130,7 +141,7 @@ async function record(config: Config, folder: string, adapterFolder: string) {
       );
       return { modelFolder: model.folder, samples };
     } finally {
-      await server.close();
+      await service.close();
     }
   } finally {
     await learner.close();

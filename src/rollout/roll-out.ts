@@ -34,7 +34,7 @@ export interface Sampling {
 export interface RolloutContext {
   runId: string;
   seed: number;
-  endpoint: Endpoint;
+  endpoint: Pick<Endpoint, 'complete'>;
   renderPrompt(messages: Message[]): number[];
   stopTokenIds: number[];
   runEpisode(query: Query, policy: Policy): Promise<Episode>;

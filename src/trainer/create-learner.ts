@@ -26,12 +26,12 @@ export async function createLearner(
   }
 }
 
-/**
- * How far a published policy's log-probabilities may lie from the learner's, in nats. Half precision rounds
- * every activation: 0.08 was measured between bfloat16 and float32 on the demo's model.
- */
+/** Nats. Half precision rounds every activation: 0.08 was measured between bfloat16 and float32 on the demo's model. */
+export const HALF_TOLERANCE = 0.25;
+
+/** How far a published policy's log-probabilities may lie from the learner's, in nats. */
 export const proofTolerance = (settings: Config['learner']): number =>
-  settings.kind === 'torch' && settings.dtype === 'bfloat16' ? 0.25 : PROOF_TOLERANCE;
+  settings.kind === 'torch' && settings.dtype === 'bfloat16' ? HALF_TOLERANCE : PROOF_TOLERANCE;
 
 /** The packing that the learner wants: a pass is dealt out over all processes, and each may hold its share. */
 export function treeLimits(settings: Config['learner']): TreeLimits {

@@ -27,7 +27,8 @@ async function finishedRun(steps: number, change: object): Promise<ReportInput> 
   const search = createSearch(config, corpus);
   const baseline = singlePass(search, validation, config);
   const { context, signal } = run.parts;
-  return { config, data, model: {} as Model, search, context, folder, end, baseline, signal };
+  const { replicas } = run;
+  return { config, data, model: {} as Model, search, context, replicas, folder, end, baseline, signal };
 }
 
 describe('reportRun', () => {

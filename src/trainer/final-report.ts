@@ -24,8 +24,8 @@ import {
 import { recallAt } from '../eval/metrics.ts';
 import { splitBySeenGold } from '../eval/seen-gold.ts';
 import { type EvalFigures, evaluationTable, formatTable } from '../report/tables.ts';
+import type { Replicas } from '../rollout/replicas.ts';
 import type { PolicyVersion, RolloutContext } from '../rollout/roll-out.ts';
-import { parseAdapterName } from './adapter-name.ts';
 import type { Progress } from './checkpoint.ts';
 import type { Model } from './prepare.ts';
 import {
@@ -36,6 +36,7 @@ import {
   rolloutContext,
   type Search,
 } from './prepare.ts';
+import { publishedAdapter } from './publish.ts';
 import { type RunFolder, readEvaluation } from './run-folder.ts';
 
 /** Rankings longer than any pool, so that equal pool sizes can be compared. */
@@ -107,6 +108,7 @@ export interface ReportInput {
   model: Model;
   search: Search;
   context: RolloutContext;
+  replicas: Pick<Replicas, 'hold'>;
   folder: RunFolder;
   end: Progress;
   baseline: PolicyEvaluation;
@@ -164,9 +166,10 @@ export async function reportRun(input: ReportInput): Promise<{ report: FinalRepo
 }
 
 /** Makes an adapter of the run askable again. */
-async function load(name: string, { context, folder }: ReportInput): Promise<PolicyVersion> {
-  await context.endpoint.loadAdapter(name, join(folder.adapters, name));
-  return { version: parseAdapterName(name)!.version, model: name };
+async function load(name: string, { replicas, folder }: ReportInput): Promise<PolicyVersion> {
+  const adapter = publishedAdapter(join(folder.adapters, name));
+  await replicas.hold(adapter);
+  return { version: adapter.version, model: name };
 }
 
 const recalls = ({ perQuestion }: PolicyEvaluation): number[] => perQuestion.map((q) => q.recall);

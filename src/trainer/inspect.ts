@@ -9,19 +9,23 @@ import { evaluatePolicy } from '../eval/evaluate-policy.ts';
 import type { EvalFigures } from '../report/tables.ts';
 import { type PolicyVersion, type RolloutContext, rollOutGroup } from '../rollout/roll-out.ts';
 import type { RolloutResult, Trajectory } from '../rollout/trajectory.ts';
+import { proofTolerance } from './create-learner.ts';
 import { assignCredit } from './credit.ts';
 import { namedBaselines, rankingFigures, singlePass } from './final-report.ts';
+import { startPolicyService } from './policy-service.ts';
 import {
   createSearch,
   type Data,
   ensureModel,
   greedySampling,
   loadData,
+  probeIds,
   rolloutContext,
   type Search,
-  startPolicyService,
   trainSampling,
 } from './prepare.ts';
+import { publishedAdapter } from './publish.ts';
+import { runFolder } from './run-folder.ts';
 
 export interface InspectOptions {
   config: Config;
@@ -52,19 +56,37 @@ async function withPolicy<T>(
   const model = await ensureModel(config, data, log);
   if (adapter !== null) checkAdapterFits(readAdapter(adapter), model.config, adapter);
   const search = createSearch(config, data.corpus);
-  const service = await startPolicyService(
-    config,
-    model,
-    adapter === null ? model.folder : dirname(resolve(adapter)),
-  );
+  const folder = adapter === null ? null : resolve(adapter);
+  checkShared(config, folder);
+  const service = await startPolicyService(config, model, {
+    adapterRoot: folder === null ? model.folder : dirname(folder),
+    probeIds: probeIds(model, data),
+    tolerance: proofTolerance(config.learner),
+    lora: null,
+    adopt: false,
+    say: log,
+  });
   try {
-    const name = adapter === null ? config.model.path : basename(resolve(adapter));
-    if (adapter !== null) await service.endpoint.loadAdapter(name, resolve(adapter));
-    const context = rolloutContext(config, model, search, service.endpoint);
+    if (folder !== null) await service.replicas.hold(publishedAdapter(folder));
+    const context = rolloutContext(config, model, search, service.replicas);
+    const name = folder === null ? service.baseModel : basename(folder);
     return await use({ data, search, context, policy: { version: 0, model: name } });
   } finally {
-    await service.server.close();
+    await service.close();
   }
+}
+
+/** Servers that see the run's adapters under another path see no others. */
+function checkShared(config: Config, folder: string | null): void {
+  const { endpoint } = config;
+  const mapped = endpoint.kind === 'vllm' && endpoint.replicas.some((one) => one.adapterRoot !== undefined);
+  const { adapters } = runFolder(config);
+  if (mapped && folder !== null && dirname(folder) !== adapters)
+    throw new UserError(
+      `is not in ${adapters}, the folder that endpoint.replicas[].adapterRoot stands for`,
+      folder,
+      'copy the adapter there under a name of its own, or take it from another run with --set run.name',
+    );
 }
 
 /** Held-out figures: single-pass retrieval, the baselines when asked for, and the policy (greedy), in this order. */

@@ -4,7 +4,7 @@ import { RolloutFailure } from '../rollout/endpoint.ts';
 import { trainLoop } from './loop.ts';
 import { freshState, tableAdapter } from './test-support.ts';
 import { begin, configOf, keptSteps, model, newRun, play, type Run } from './test-support-loop.ts';
-import { ledgerOf } from './test-support-rollout.ts';
+import { ledgerOf, tableReplicas } from './test-support-rollout.ts';
 
 describe('a step without a lesson', () => {
   it('trains nothing, publishes nothing, and the run goes on', async () => {
@@ -115,11 +115,11 @@ describe('what stops a run', () => {
 
   it('a version that cannot be proved: the error passes through, the old one stays, no step is recorded', async () => {
     const run: Run = newRun(configOf(9, { train: { checkpointEvery: 1 } }));
-    run.parts.target.endpoint = {
+    run.parts.target.replicas = tableReplicas({
       ...run.endpoint,
       promptLogprobs: (name, ids) => run.endpoint.promptLogprobs(name === 'run-v2' ? 'run-v1' : name, ids),
-    };
-    await expect(play(run)).rejects.toMatchObject({ problem: 'differs-from-learner' });
+    });
+    await expect(play(run)).rejects.toMatchObject({ problem: 'equals-older' });
     expect(run.outcomes.map(({ step }) => step)).toEqual([1]);
     expect(keptSteps(run)).toEqual([1]);
     expect(run.endpoint.log).not.toContain('unload run-v1');
@@ -129,13 +129,13 @@ describe('what stops a run', () => {
   it('a version that cannot be loaded: likewise', async () => {
     const run: Run = newRun(configOf(9, { train: { checkpointEvery: 1 } }));
     const failure = new RolloutFailure('http', 'CUDA out of memory', 400);
-    run.parts.target.endpoint = {
+    run.parts.target.replicas = tableReplicas({
       ...run.endpoint,
       loadAdapter: async (name, path) => {
         if (name === 'run-v3') throw failure;
         await run.endpoint.loadAdapter(name, path);
       },
-    };
+    });
     await expect(play(run)).rejects.toBe(failure);
     expect(run.endpoint.resident()).toEqual(['run-v2']);
     expect(keptSteps(run)).toEqual([1, 2]);

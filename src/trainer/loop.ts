@@ -146,8 +146,6 @@ async function takeStep(parts: LoopParts, progress: Progress): Promise<Progress>
   let policy = progress.policy;
   if (moved) {
     policy = await publish(parts.target, learner, (await learner.state()).adapter, step);
-    // On-policy: nothing is in flight under the old version any more.
-    await context.endpoint.unloadAdapter(progress.policy.model);
   }
   times.push(context.now());
 

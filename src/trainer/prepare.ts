@@ -23,10 +23,9 @@ import {
   renderPromptIds,
   type TemplateKwargs,
 } from '../rollout/chat-template.ts';
-import { createEndpoint, type Endpoint } from '../rollout/endpoint.ts';
+import type { Endpoint } from '../rollout/endpoint.ts';
 import type { RolloutContext, Sampling } from '../rollout/roll-out.ts';
 import { loadTokenizer, type TextTokenizer } from '../rollout/tokenizer.ts';
-import { type PolicyServer, startServer } from '../serve/server.ts';
 import { buildBaseModel } from './build-base-model.ts';
 import { sharedSettings } from './same-run.ts';
 
@@ -194,24 +193,10 @@ export function createSearch(
   };
 }
 
-/** Starts the embedded server over the model, which is called `config.model.path` there, and a client of it. */
-export async function startPolicyService(
-  config: Config,
-  model: Model,
-  adapterRoot: string,
-): Promise<{ server: PolicyServer; endpoint: Endpoint }> {
-  const server = await startServer({
-    modelFolder: model.folder,
-    adapterRoot,
-    threads: config.endpoint.kind === 'embedded' ? config.endpoint.threads : 1,
-    servedModelName: config.model.path,
-  });
-  const endpoint = createEndpoint({
-    baseUrl: server.url,
-    deadlineMs: config.rollout.deadlineMs,
-    maxConcurrent: config.rollout.concurrency,
-  });
-  return { server, endpoint };
+/** Ids of a fixed prompt that every proof of publication is asked on: the start of the first held-out question. */
+export function probeIds(model: Pick<Model, 'renderPrompt'>, data: Pick<Data, 'validation'>): number[] {
+  const messages = [{ role: 'user' as const, content: data.validation[0]!.query }];
+  return model.renderPrompt(messages).slice(0, 48);
 }
 
 /** The rollout context of a run over these tools. */
@@ -219,7 +204,7 @@ export function rolloutContext(
   config: Config,
   model: Model,
   search: Search,
-  endpoint: Endpoint,
+  endpoint: Pick<Endpoint, 'complete'>,
 ): RolloutContext {
   const malr = malrConfig(config);
   const reward = rewardConfig(config);

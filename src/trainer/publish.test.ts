@@ -20,7 +20,7 @@ import { type Endpoint, RolloutFailure } from '../rollout/endpoint.ts';
 import type { Learner } from './learner/learner.ts';
 import { PROOF_TOLERANCE, type PublishTarget, publish } from './publish.ts';
 import { BASE_MODEL, createTableLearner, freshState, tableAdapter, tableModel } from './test-support.ts';
-import { createTableEndpoint, type TableEndpoint } from './test-support-rollout.ts';
+import { createTableEndpoint, type TableEndpoint, tableReplicas } from './test-support-rollout.ts';
 
 const model = tableModel(6, 1);
 let root = '';
@@ -31,8 +31,8 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(root, { recursive: true }));
 
-const target = (change: Partial<Endpoint> = {}): PublishTarget => ({
-  endpoint: { ...endpoint, ...change },
+const target = (change: Partial<Endpoint> = {}, tolerance = PROOF_TOLERANCE): PublishTarget => ({
+  replicas: tableReplicas({ ...endpoint, ...change }, tolerance),
   adapterRoot: root,
   runName: 'run',
   baseModel: BASE_MODEL,
@@ -172,7 +172,7 @@ describe('the proof', () => {
     const noisy = (model?: string) => async (name: string, ids: number[]) =>
       (await endpoint.promptLogprobs(model ?? name, ids)).map((x) => x + 0.02 * random.normal());
     const putLoose = (adapter: Adapter, promptLogprobs: Endpoint['promptLogprobs']) =>
-      problemOf(publish({ ...target({ promptLogprobs }), tolerance: loose }, learnerOf(adapter), adapter, 1));
+      problemOf(publish(target({ promptLogprobs }, loose), learnerOf(adapter), adapter, 1));
     // Far from the base model, near it, hardly apart, and the same.
     for (const spread of [0.5, 0.05, 0.002, 0]) {
       const adapter = tableAdapter(model, spread);

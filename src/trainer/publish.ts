@@ -1,55 +1,40 @@
 /**
  * Publishing with proof: no rollout by the wrong policy.
  *
- * Adapter names are immutable (`adapter-name.ts`). Write (temporary
- * folder, flush, rename), load, and prove: the endpoint lists the name with the right folder, and a fixed
- * prompt's log-probabilities equal the learner's, and so differ from the base model's by as much as the
- * learner's do. Only then does the policy version move. On any failure the old version stays.
+ * Adapter names are immutable (`adapter-name.ts`). Write (temporary folder, flush, rename); load on every
+ * replica; prove on every replica that it lists the name with the right folder, and that a fixed prompt's
+ * log-probabilities equal the learner's, and so differ from the base model's by as much as the learner's do.
+ * Only then does the policy version move. On any failure the old version stays.
+ *
+ * What the learner says about the fixed prompt stays beside the tensors (`proof.json`), so that an older
+ * version can be proved again when the learner has moved on.
  */
 import { existsSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { basename, join, resolve } from 'node:path';
+import { z } from 'zod';
+import { writeFileAtomic } from '../base/atomic-write.ts';
 import { UserError } from '../base/errors.ts';
+import { readJsonFile } from '../base/read-json.ts';
 import { loraScale, readAdapter, writeAdapter } from '../engine/peft.ts';
 import type { Adapter } from '../engine/types.ts';
-import type { Endpoint } from '../rollout/endpoint.ts';
+import type { Proof, ServedAdapter } from '../rollout/proof.ts';
+import type { Replicas } from '../rollout/replicas.ts';
 import type { PolicyVersion } from '../rollout/roll-out.ts';
-import { adapterName } from './adapter-name.ts';
+import { adapterName, parseAdapterName } from './adapter-name.ts';
 import type { Learner } from './learner/learner.ts';
 import { packSamples } from './token-tree.ts';
 
+export { PROOF_TOLERANCE, PublishError, type PublishProblem } from '../rollout/proof.ts';
+
 export interface PublishTarget {
-  endpoint: Endpoint;
+  replicas: Pick<Replicas, 'install'>;
   /** Folder of the run's adapters. */
   adapterRoot: string;
   runName: string;
+  /** What the adapter's files name as their base model. */
   baseModel: string;
   /** Fixed token ids, at least 2: what the proof is asked on. */
   probeIds: number[];
-  /** Default: PROOF_TOLERANCE. A learner with weights in half precision needs more. */
-  tolerance?: number;
-}
-
-/** The largest |Δ log-probability| (nats) between endpoint and learner that still counts as the same policy. */
-export const PROOF_TOLERANCE = 2e-3;
-
-/**
- * Under a wider tolerance the base model may lie within it too: what is served may then not be nearer to the
- * base model than this share of its distance to the policy. Rounding alone is never that one-sided.
- */
-const NEARER = 0.7;
-
-export type PublishProblem = 'not-listed' | 'wrong-root' | 'differs-from-learner' | 'equals-base';
-
-/** The endpoint does not serve what was published. */
-export class PublishError extends UserError {
-  override name = 'PublishError';
-  constructor(
-    readonly problem: PublishProblem,
-    adapter: string,
-    detail: string,
-  ) {
-    super(detail, `adapter ${adapter}`, 'the old version stays in use; look into the log of the endpoint');
-  }
 }
 
 /** Natural log-probabilities of `ids[1..]` by the learner. */
@@ -65,13 +50,6 @@ async function learnerLogprobs(
   return ids.slice(1).map((_, t) => logprobs[pass.row[pass.token.indexOf(t)]!]!);
 }
 
-const distance = (a: readonly number[], b: readonly number[]): number =>
-  Math.hypot(...a.map((value, i) => value - b[i]!));
-
-/** NaN when `served` lacks a position or holds a value that is not a number: no gap is small enough then. */
-const largestGap = (ours: readonly number[], served: readonly number[]): number =>
-  ours.reduce((gap, value, i) => Math.max(gap, Math.abs(value - served[i]!)), 0);
-
 /**
  * Writes, loads and proves `adapter` as version `version`.
  *
@@ -79,8 +57,8 @@ const largestGap = (ours: readonly number[], served: readonly number[]): number 
  * them again); when it differs the version gets the next free suffix, `-v4-r2`, since the old name may be
  * cached somewhere.
  *
- * @throws PublishError when the endpoint does not serve it; RolloutFailure when it cannot load it; UserError,
- *   with nothing written, for a policy that gives no finite log-probabilities.
+ * @throws PublishError when a replica does not serve it; RolloutFailure when the only one cannot load it;
+ *   UserError, with nothing written, for a policy that gives no finite log-probabilities.
  */
 export async function publish(
   target: PublishTarget,
@@ -95,37 +73,31 @@ export async function publish(
       adapterName(target.runName, { version, attempt: 1 }),
       'lower the learning rate (optimizer.learningRate, or sft.learningRate in the warm start)',
     );
+  const base = await learnerLogprobs(learner, target.probeIds, 'base');
   const name = await writeVersion(target, adapter, version);
   const folder = resolve(target.adapterRoot, name);
-  await target.endpoint.loadAdapter(name, folder);
-  const card = (await target.endpoint.listModels()).find(({ id }) => id === name);
-  if (!card) throw new PublishError('not-listed', name, 'loaded, but the endpoint does not list it');
-  if (card.root !== null && resolve(card.root) !== folder)
-    throw new PublishError(
-      'wrong-root',
-      name,
-      `the endpoint serves it from ${card.root}, not from ${folder}`,
-    );
-  const served = await target.endpoint.promptLogprobs(name, target.probeIds);
-  const tolerance = target.tolerance ?? PROOF_TOLERANCE;
-  const gap = largestGap(ours, served);
-  const equal = gap <= tolerance;
-  if (!equal || tolerance > PROOF_TOLERANCE) {
-    const base = await learnerLogprobs(learner, target.probeIds, 'base');
-    // A wrong path or key prefix often means a 200 and the base model's answers: worth its own message.
-    if (
-      equal ? distance(base, served) < NEARER * distance(ours, served) : largestGap(base, served) <= tolerance
-    )
-      throw new PublishError('equals-base', name, 'the endpoint answers with the base model');
-  }
-  if (!equal) {
-    throw new PublishError(
-      'differs-from-learner',
-      name,
-      `its log-probabilities differ from the learner's by ${gap.toExponential(2)} nats (tolerance ${tolerance})`,
-    );
-  }
+  const proof: Proof = { ids: target.probeIds, policy: ours, base };
+  await writeFileAtomic(join(folder, PROOF_FILE), `${JSON.stringify(proof)}\n`);
+  await target.replicas.install({ version, name, folder, proof });
   return { version, model: name };
+}
+
+const PROOF_FILE = 'proof.json';
+const logprobs = z.array(z.number());
+const proofSchema = z.strictObject({
+  ids: z.array(z.number().int().min(0)),
+  policy: logprobs,
+  base: logprobs,
+});
+
+/** The adapter in `folder` as it was published, with its proof; without one where a folder has none. */
+export function publishedAdapter(folder: string): ServedAdapter {
+  const name = basename(folder);
+  const file = join(folder, PROOF_FILE);
+  const proof = existsSync(file)
+    ? readJsonFile(file, proofSchema, 'Remove the file: the adapter is then served without a proof.')
+    : null;
+  return { version: parseAdapterName(name)?.version ?? 0, name, folder: resolve(folder), proof };
 }
 
 async function writeVersion(target: PublishTarget, adapter: Adapter, version: number): Promise<string> {

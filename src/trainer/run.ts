@@ -10,6 +10,7 @@ import type { Screen } from '../report/progress.ts';
 import { writeSummary } from '../report/summary.ts';
 import { evaluationTable } from '../report/tables.ts';
 import { short } from '../report/text.ts';
+import type { Replicas } from '../rollout/replicas.ts';
 import type { RolloutContext } from '../rollout/roll-out.ts';
 import {
   type Checkpoint,
@@ -22,16 +23,15 @@ import { createLearner, proofTolerance } from './create-learner.ts';
 import { rankingFigures, reportRun, singlePass } from './final-report.ts';
 import { type LoopParts, trainLoop } from './loop.ts';
 import { freeMemory, memoryText, memoryWarnings, peakMemory, planMemory } from './memory-plan.ts';
+import { startPolicyService } from './policy-service.ts';
 import {
   configHash,
   createSearch,
-  type Data,
   dataWarnings,
   ensureModel,
   loadData,
-  type Model,
+  probeIds,
   rolloutContext,
-  startPolicyService,
 } from './prepare.ts';
 import { publish } from './publish.ts';
 import { type RunFolder, runFolder, writeConfig, writeEvaluation, writeTrajectories } from './run-folder.ts';
@@ -122,26 +122,34 @@ async function trainAndReport(
     await writeConfig(folder, config);
     await writeRunInputs(folder.root, config, data, baseWeights);
     await mkdir(folder.adapters, { recursive: true });
-    const { endpoint, server } = await startPolicyService(config, model, folder.adapters);
+    const ids = probeIds(model, data);
+    const service = await startPolicyService(config, model, {
+      adapterRoot: folder.adapters,
+      probeIds: ids,
+      tolerance: proofTolerance(config.learner),
+      lora: loraSpec(config),
+      adopt: true,
+      say: screen.print,
+    });
     try {
+      const { replicas } = service;
       const target = {
-        endpoint,
+        replicas,
         adapterRoot: folder.adapters,
         runName: config.run.name,
         baseModel: config.model.path,
-        probeIds: probeIds(model, data),
-        tolerance: proofTolerance(config.learner),
+        probeIds: ids,
       };
       const baseline = singlePass(search, data.validation, config);
       const start: StartParts = { config, data, model, search, learner, target, screen, signal };
-      const context = rolloutContext(config, model, search, endpoint);
-      const parts: RunParts = { ...start, context, folder, about, resumed, baseline, memory };
+      const context = rolloutContext(config, model, search, replicas);
+      const parts: RunParts = { ...start, context, replicas, folder, about, resumed, baseline, memory };
       const end = await train(parts, await firstProgress(parts, started));
       if (end.step < config.train.steps) return false;
       await report(parts, end);
       return true;
     } finally {
-      await server.close();
+      await service.close();
     }
   } finally {
     await learner.close();
@@ -150,18 +158,13 @@ async function trainAndReport(
 
 interface RunParts extends StartParts {
   context: RolloutContext;
+  replicas: Replicas;
   folder: RunFolder;
   about: { configHash: string; baseModel: string };
   resumed: Checkpoint | null;
   /** Single-pass retrieval on the held-out questions. */
   baseline: PolicyEvaluation;
   memory: MemoryEstimate;
-}
-
-/** Ids of a fixed prompt that every proof of publication is asked on: the start of the first held-out question. */
-function probeIds(model: Model, data: Data): number[] {
-  const messages = [{ role: 'user' as const, content: data.validation[0]!.query }];
-  return model.renderPrompt(messages).slice(0, 48);
 }
 
 /** A new run's start, or where the checkpoint left off, its policy published again. */

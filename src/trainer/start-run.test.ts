@@ -11,7 +11,7 @@ import { corpusOf } from '../env/corpus.ts';
 import { createSearch, type Model } from './prepare.ts';
 import { loraSpec, type StartParts, startRun, startState } from './start-run.ts';
 import { BASE_MODEL, createTableLearner, freshState, tableAdapter, tableModel } from './test-support.ts';
-import { createTableEndpoint } from './test-support-rollout.ts';
+import { createTableEndpoint, tableReplicas } from './test-support-rollout.ts';
 
 const scratch = mkdtempSync(join(tmpdir(), 'lexpo-start-'));
 const folder = tinyModel();
@@ -84,7 +84,7 @@ describe('startRun', () => {
       search: createSearch(config, corpus),
       learner,
       target: {
-        endpoint,
+        replicas: tableReplicas(endpoint),
         adapterRoot: join(scratch, name),
         runName: 'run',
         baseModel: BASE_MODEL,

@@ -7,6 +7,7 @@ import { type Config, configSchema } from '../config/schema.ts';
 import type { Query } from '../env/types.ts';
 import type { PolicyEvaluation } from '../eval/evaluate-policy.ts';
 import type { CompletionCall } from '../rollout/endpoint.ts';
+import type { Replicas } from '../rollout/replicas.ts';
 import type { RolloutContext } from '../rollout/roll-out.ts';
 import type { Checkpoint, Progress } from './checkpoint.ts';
 import { type LoopParts, type StepOutcome, trainLoop } from './loop.ts';
@@ -19,7 +20,13 @@ import {
   tableAdapter,
   tableModel,
 } from './test-support.ts';
-import { createTableEndpoint, type TableEndpoint, tableContext, tableQuery } from './test-support-rollout.ts';
+import {
+  createTableEndpoint,
+  type TableEndpoint,
+  tableContext,
+  tableQuery,
+  tableReplicas,
+} from './test-support-rollout.ts';
 
 /** Uniform over eight tokens. */
 export const model = tableModel(8);
@@ -59,6 +66,7 @@ export interface Run {
   parts: LoopParts;
   learner: TableLearner;
   endpoint: TableEndpoint;
+  replicas: Replicas;
   outcomes: StepOutcome[];
   evaluated: number[];
   evaluations: PolicyEvaluation[];
@@ -80,8 +88,9 @@ export function newRun(
   const endpoint = createTableEndpoint(model, change.script);
   const learner = createTableLearner(model, change.start ?? freshState(tableAdapter(model, 0)));
   const controller = new AbortController();
+  const replicas = tableReplicas(endpoint);
   const target: PublishTarget = {
-    endpoint,
+    replicas,
     adapterRoot: join(root, change.folder ?? 'adapters'),
     runName: 'run',
     baseModel: BASE_MODEL,
@@ -90,6 +99,7 @@ export function newRun(
   const run = {
     learner,
     endpoint,
+    replicas,
     outcomes: [],
     evaluated: [],
     evaluations: [],

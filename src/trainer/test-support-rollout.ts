@@ -9,6 +9,8 @@ import type { AgentCall, Episode } from '../env/episode.ts';
 import type { PolicyOutput, Query } from '../env/types.ts';
 import type { Ledger } from '../reward/ledger-schema.ts';
 import { type CompletionCall, type Endpoint, RolloutFailure } from '../rollout/endpoint.ts';
+import { PROOF_TOLERANCE } from '../rollout/proof.ts';
+import { createReplicas, type Replicas } from '../rollout/replicas.ts';
 import type { RolloutContext } from '../rollout/roll-out.ts';
 import type { Trajectory } from '../rollout/trajectory.ts';
 import { BASE_MODEL, END, type TableModel, tableLogprobs } from './test-support.ts';
@@ -106,6 +108,27 @@ export function createTableEndpoint(
     version: async () => 'table',
     tokenize: async (_, text) => [...text].map((char) => char.codePointAt(0)!),
   };
+}
+
+/** The endpoint as the only replica. `tolerance` of a proof in nats. */
+export function tableReplicas(endpoint: Endpoint, tolerance = PROOF_TOLERANCE): Replicas {
+  return createReplicas({
+    replicas: [{ name: 'table', endpoint, adapterRoot: null }],
+    deadlineMs: 100,
+    maxConcurrent: 64,
+    onPartialFailure: 'keep-old',
+    tolerance,
+    healthEveryMs: 1e9,
+    // No health checks, and nobody waits.
+    timer: {
+      now: () => performance.now(),
+      after(ms, run) {
+        if (ms < 1e6) setTimeout(run, 0);
+        return () => {};
+      },
+    },
+    say: () => {},
+  });
 }
 
 /** A ledger of one term. */
