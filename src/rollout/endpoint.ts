@@ -49,6 +49,8 @@ export interface CompletionCall {
   seed: number;
   stopTokenIds: number[];
   cacheSalt?: string;
+  /** Gives the call up. */
+  signal?: AbortSignal;
 }
 
 export interface ModelCard {
@@ -153,11 +155,17 @@ export function createEndpoint(options: EndpointOptions): Endpoint {
   const limit = createLimit(options.maxConcurrent);
 
   /** One call within its deadline; failures become RolloutFailures. */
-  async function call<T>(withinMs: number, run: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    const signal = AbortSignal.timeout(withinMs);
+  async function call<T>(
+    withinMs: number,
+    run: (signal: AbortSignal) => Promise<T>,
+    given?: AbortSignal,
+  ): Promise<T> {
+    const late = AbortSignal.timeout(withinMs);
+    const signal = given ? AbortSignal.any([late, given]) : late;
     try {
       return await run(signal);
     } catch (error) {
+      if (given?.aborted) throw new RolloutFailure('cancelled', 'the call was given up');
       throw asFailure(error, signal, withinMs);
     }
   }
@@ -198,8 +206,11 @@ export function createEndpoint(options: EndpointOptions): Endpoint {
   return {
     complete: (asked) =>
       limit(() =>
-        call(deadlineMs, async (signal) =>
-          readCompletion(await complete(completionBody(asked), signal), asked, options.decode),
+        call(
+          deadlineMs,
+          async (signal) =>
+            readCompletion(await complete(completionBody(asked), signal), asked, options.decode),
+          asked.signal,
         ),
       ),
     promptLogprobs: (model, ids) =>

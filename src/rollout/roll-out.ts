@@ -9,7 +9,7 @@ import type { Episode } from '../env/episode.ts';
 import type { Message, Policy, Query } from '../env/types.ts';
 import type { Ledger } from '../reward/ledger-schema.ts';
 import { type Endpoint, RolloutFailure } from './endpoint.ts';
-import type { RolloutResult } from './trajectory.ts';
+import type { RolloutResult, Trajectory } from './trajectory.ts';
 
 /** The policy version that samples: `model` is the name that the endpoint serves it under. */
 export interface PolicyVersion {
@@ -56,9 +56,11 @@ function endpointPolicy(
   policy: PolicyVersion,
   sampling: Sampling,
   streamPath: (string | number)[],
+  signal?: AbortSignal,
 ): Policy {
   const { temperature, topP = 1, topK = 0 } = sampling;
   return async ({ role, callIndex, messages }) => {
+    if (signal?.aborted) throw new RolloutFailure('cancelled', 'the rollout was given up');
     const promptIds = context.renderPrompt(messages);
     const maxTokens = role === 'planner' ? sampling.maxTokens.planner : sampling.maxTokens.rewriter;
     const { maxCallTokens = Number.POSITIVE_INFINITY } = sampling;
@@ -76,6 +78,7 @@ function endpointPolicy(
       seed: streamSeed(context.seed, ...streamPath, callIndex),
       stopTokenIds: context.stopTokenIds,
       cacheSalt: `v${policy.version}`,
+      ...(signal ? { signal } : {}),
     });
     if (model !== policy.model)
       throw new RolloutFailure('wrong-model', `asked for ${policy.model}, answered by ${model}`);
@@ -84,51 +87,69 @@ function endpointPolicy(
 }
 
 /**
- * One episode, tried at most `sampling.maxAttempts` times. Whatever an episode meets from outside, at the
- * endpoint or at a tool, fails the attempt; a failure carries the last attempt's reason. A `UserError`, and
- * anything thrown by the score, passes through: no attempt would mend it.
+ * One episode by one attempt's streams. When `signal` fires no further call is made, and the one under way is
+ * given up.
+ *
+ * @throws RolloutFailure for whatever an episode meets from outside, at the endpoint or at a tool. A UserError,
+ *   and anything thrown by the score, passes through: no attempt would mend it.
+ */
+export async function rollOutOnce(
+  context: RolloutContext,
+  query: Query,
+  policy: PolicyVersion,
+  sampling: Sampling,
+  { purpose, step, member, attempt }: RolloutId & { attempt: number },
+  signal?: AbortSignal,
+): Promise<Trajectory> {
+  const path = [purpose, step, query.id, member, attempt];
+  const started = context.now();
+  let episode: Episode;
+  try {
+    episode = await context.runEpisode(query, endpointPolicy(context, policy, sampling, path, signal));
+  } catch (error) {
+    if (error instanceof UserError || error instanceof RolloutFailure) throw error;
+    throw new RolloutFailure('environment', messageOf(error));
+  }
+  return {
+    runId: context.runId,
+    step,
+    queryId: query.id,
+    member,
+    policyVersion: policy.version,
+    adapter: policy.model,
+    calls: episode.calls,
+    rounds: episode.rounds,
+    pool: episode.pool,
+    termination: episode.termination,
+    ledger: context.score(episode, query),
+    advantage: null,
+    dropReason: null,
+    timings: { rolloutMs: Math.round(context.now() - started) },
+  };
+}
+
+/**
+ * One member: `rollOutOnce`, tried at most `sampling.maxAttempts` times. A failure carries the last attempt's
+ * reason.
  */
 export async function rollOut(
   context: RolloutContext,
   query: Query,
   policy: PolicyVersion,
   sampling: Sampling,
-  { purpose, step, member }: RolloutId,
+  id: RolloutId,
 ): Promise<RolloutResult> {
   let reason = '';
   for (let attempt = 0; attempt < sampling.maxAttempts; attempt++) {
-    const path = [purpose, step, query.id, member, attempt];
-    const started = context.now();
-    let episode: Episode;
     try {
-      episode = await context.runEpisode(query, endpointPolicy(context, policy, sampling, path));
+      const trajectory = await rollOutOnce(context, query, policy, sampling, { ...id, attempt });
+      return { kind: 'ok', trajectory };
     } catch (error) {
-      if (error instanceof UserError) throw error;
-      const source = error instanceof RolloutFailure ? error.reason : 'environment';
-      reason = `${source}: ${messageOf(error)}`;
-      continue;
+      if (!(error instanceof RolloutFailure)) throw error;
+      reason = `${error.reason}: ${error.message}`;
     }
-    return {
-      kind: 'ok',
-      trajectory: {
-        runId: context.runId,
-        step,
-        queryId: query.id,
-        member,
-        policyVersion: policy.version,
-        adapter: policy.model,
-        calls: episode.calls,
-        rounds: episode.rounds,
-        pool: episode.pool,
-        termination: episode.termination,
-        ledger: context.score(episode, query),
-        advantage: null,
-        dropReason: null,
-        timings: { rolloutMs: Math.round(context.now() - started) },
-      },
-    };
   }
-  return { kind: 'failed', queryId: query.id, member, reason };
+  return { kind: 'failed', queryId: query.id, member: id.member, reason };
 }
 
 /**

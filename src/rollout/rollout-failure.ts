@@ -8,9 +8,11 @@ export type FailureReason =
   | 'wrong-model'
   | 'too-long'
   | 'overloaded'
-  | 'invalid-answer';
+  | 'invalid-answer'
+  | 'environment'
+  | 'cancelled';
 
-/** Why a call to the endpoint gave nothing usable. A failed rollout, never a score. */
+/** Why a call to the endpoint, or a rollout, gave nothing usable. A failed rollout, never a score. */
 export class RolloutFailure extends Error {
   override name = 'RolloutFailure';
   constructor(
