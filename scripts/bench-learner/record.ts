@@ -13,6 +13,7 @@ import { loadConfig } from '../../src/config/load.ts';
 import type { Config } from '../../src/config/schema.ts';
 import { writeAdapter } from '../../src/engine/peft.ts';
 import { createScreen } from '../../src/report/progress.ts';
+import { inProcessPool } from '../../src/rollout/pool/pool.ts';
 import { createLearner } from '../../src/trainer/create-learner.ts';
 import { assignCredit } from '../../src/trainer/credit.ts';
 import { startPolicyService } from '../../src/trainer/policy-service.ts';
@@ -120,12 +121,12 @@ async function record(config: Config, folder: string, adapterFolder: string) {
       const { refill, ...advantage } = config.advantage;
       const credit = { ...advantage, minGroup: config.rollout.minGroup };
       const { groups } = await sampleStep(
-        context,
+        inProcessPool(context, trainSampling(config)),
         data.train,
         start.policy,
         1,
         0,
-        { queriesPerStep: QUESTIONS, groupSize: MEMBERS, refill: 0, sampling: trainSampling(config) },
+        { seed: config.run.seed, queriesPerStep: QUESTIONS, groupSize: MEMBERS, refill: 0 },
         () => true,
       );
       // Every group, so that there are 128 rollouts: one without variance trains with advantage 0.

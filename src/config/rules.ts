@@ -76,6 +76,12 @@ export function brokenRules(config: unknown): RuleBreak[] {
     'endpoint.replicas',
     'must be different servers: one address stands there twice',
   );
+  rule(
+    text('pool.redis.url') !== undefined && text('pool.redis.urlEnv') !== undefined,
+    'pool.redis.urlEnv',
+    'must be left out where pool.redis.url is given: both name the server',
+  );
+  atMost('pool.jobDeadlineMs', 'pool.groupDeadlineMs');
   const train = text('data.train');
   rule(
     train !== undefined && train === text('data.validation'),

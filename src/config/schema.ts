@@ -10,6 +10,7 @@ import { PACK_NAMES } from '../env/malr/config.ts';
 import { endpoint } from './endpoint-schema.ts';
 import { atLeastZero, beta, count, filled, positive, share, weight } from './fields.ts';
 import { learner } from './learner-schema.ts';
+import { pool } from './pool-schema.ts';
 import { brokenRules } from './rules.ts';
 
 const run = z.strictObject({
@@ -249,6 +250,8 @@ const shape = z.strictObject({
   env: env.prefault({}),
   endpoint: endpoint.prefault({}),
   rollout: rollout.prefault({}),
+  /** Absent: rollouts run within the trainer. */
+  pool: pool.optional(),
   reward: reward.prefault({}),
   advantage: advantage.prefault({}),
   loss: loss.prefault({}),

@@ -13,6 +13,7 @@ import type { Config } from '../config/schema.ts';
 import type { Query } from '../env/types.ts';
 import { evaluatePolicy, type PolicyEvaluation } from '../eval/evaluate-policy.ts';
 import { roundReturns } from '../reward/ledger.ts';
+import type { RolloutPool } from '../rollout/pool/pool.ts';
 import type { RolloutContext } from '../rollout/roll-out.ts';
 import type { Trajectory } from '../rollout/trajectory.ts';
 import type { Checkpoint, Progress } from './checkpoint.ts';
@@ -22,7 +23,7 @@ import type { Learner } from './learner/learner.ts';
 import { mismatchAlarms } from './mismatch.ts';
 import { learningRateAt } from './optimizer.ts';
 import { type UpdateStats, updatePolicy } from './policy-update.ts';
-import { greedySampling, rewardConfig, trainSampling } from './prepare.ts';
+import { greedySampling, rewardConfig } from './prepare.ts';
 import { type PublishTarget, publish } from './publish.ts';
 import { type SampledStep, sampleStep } from './sample-step.ts';
 
@@ -43,7 +44,10 @@ export interface StepOutcome {
 
 export interface LoopParts {
   config: Config;
+  /** Of the evaluations, which are rolled out here. */
   context: RolloutContext;
+  /** Rolls out the groups of the steps. */
+  pool: RolloutPool;
   learner: Learner;
   target: PublishTarget;
   train: Query[];
@@ -108,12 +112,12 @@ async function takeStep(parts: LoopParts, progress: Progress): Promise<Progress>
     assignCredit([group.map((t) => ({ ...t }))], credit).calls.length > 0;
 
   const sampled = await sampleStep(
-    context,
+    parts.pool,
     parts.train,
     progress.policy,
     step,
     progress.cursor,
-    { queriesPerStep, groupSize, refill, sampling: trainSampling(config) },
+    { seed: config.run.seed, queriesPerStep, groupSize, refill },
     teaches,
   );
   if (sampled.groups.every((group) => group.length === 0))

@@ -129,7 +129,7 @@ export function replicasOf(
   settings: VllmSettings,
   model: Pick<Model, 'tokenizer'>,
 ): ReplicaOptions[] {
-  const apiKey = settings.apiKeyEnv === undefined ? undefined : keyFrom(settings.apiKeyEnv);
+  const apiKey = endpointKey(config);
   return settings.replicas.map(({ url, adapterRoot }) => ({
     name: url,
     adapterRoot: adapterRoot ?? null,
@@ -144,7 +144,10 @@ export function replicasOf(
   }));
 }
 
-function keyFrom(name: string): string {
+/** The key of the configured servers; undefined where they want none. UserError when its variable is not set. */
+export function endpointKey({ endpoint }: Pick<Config, 'endpoint'>): string | undefined {
+  const name = endpoint.kind === 'vllm' ? endpoint.apiKeyEnv : undefined;
+  if (name === undefined) return undefined;
   const key = process.env[name];
   if (!key)
     throw new UserError('is not set', `environment variable ${name}`, 'set it to the key of the servers');

@@ -24,6 +24,7 @@ import { rankingFigures, reportRun, singlePass } from './final-report.ts';
 import { type LoopParts, trainLoop } from './loop.ts';
 import { freeMemory, memoryText, memoryWarnings, peakMemory, planMemory } from './memory-plan.ts';
 import { startPolicyService } from './policy-service.ts';
+import { openPool, type TrainerPool } from './pool.ts';
 import {
   configHash,
   createSearch,
@@ -143,11 +144,35 @@ async function trainAndReport(
       const baseline = singlePass(search, data.validation, config);
       const start: StartParts = { config, data, model, search, learner, target, screen, signal };
       const context = rolloutContext(config, model, search, replicas);
-      const parts: RunParts = { ...start, context, replicas, folder, about, resumed, baseline, memory };
-      const end = await train(parts, await firstProgress(parts, started));
-      if (end.step < config.train.steps) return false;
-      await report(parts, end);
-      return true;
+      const pool = await openPool({
+        config,
+        data,
+        model,
+        context,
+        replicas,
+        folder,
+        baseWeights,
+        say: screen.print,
+      });
+      try {
+        const parts: RunParts = {
+          ...start,
+          context,
+          pool,
+          replicas,
+          folder,
+          about,
+          resumed,
+          baseline,
+          memory,
+        };
+        const end = await train(parts, await firstProgress(parts, started));
+        if (end.step < config.train.steps) return false;
+        await report(parts, end);
+        return true;
+      } finally {
+        await pool.close();
+      }
     } finally {
       await service.close();
     }
@@ -158,6 +183,7 @@ async function trainAndReport(
 
 interface RunParts extends StartParts {
   context: RolloutContext;
+  pool: TrainerPool;
   replicas: Replicas;
   folder: RunFolder;
   about: { configHash: string; baseModel: string };
@@ -186,6 +212,7 @@ async function train(parts: RunParts, start: Progress): Promise<Progress> {
   const loop: LoopParts = {
     config,
     context: parts.context,
+    pool: parts.pool,
     learner,
     target,
     train: data.train,
@@ -220,6 +247,8 @@ async function train(parts: RunParts, start: Progress): Promise<Progress> {
     async keep(checkpoint) {
       await writeCheckpoint(folder.checkpoints, checkpoint, parts.about);
       await pruneCheckpoints(folder.checkpoints, config.train.keep, checkpoint.progress.best?.step ?? null);
+      // A run that is resumed takes the steps after its newest checkpoint again.
+      await parts.pool.forget(checkpoint.progress.step);
     },
   };
   try {

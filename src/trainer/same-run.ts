@@ -6,7 +6,7 @@ import type { RunFolder } from './run-folder.ts';
 
 /**
  * What a resumed run may change: other checkpoints kept, the run folder moved, another Python and its
- * deadlines, from where on sampler and learner are too far apart, and how a step is cut into passes, which changes gradients by rounding alone: a run that memory
+ * deadlines, who rolls out (`pool`), from where on sampler and learner are too far apart, and how a step is cut into passes, which changes gradients by rounding alone: a run that memory
  * ended can go on with less.
  */
 const FREE = [
@@ -32,7 +32,7 @@ const FREE = [
  */
 export function sharedSettings(config: unknown): Map<string, string> {
   const out = new Map(leavesOf(config, ''));
-  for (const path of FREE) out.delete(path);
+  for (const path of out.keys()) if (FREE.includes(path) || path.startsWith('pool.')) out.delete(path);
   if (out.get('optimizer.schedule') === '"constant"') out.delete('train.steps');
   return out;
 }

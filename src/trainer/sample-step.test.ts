@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Query } from '../env/types.ts';
 import { RolloutFailure } from '../rollout/endpoint.ts';
+import { inProcessPool } from '../rollout/pool/pool.ts';
 import type { Trajectory } from '../rollout/trajectory.ts';
 import { drawQueries, type SampleConfig, sampleStep } from './sample-step.ts';
 import { BASE_MODEL, tableModel } from './test-support.ts';
@@ -35,8 +36,9 @@ describe('sampleStep', () => {
     queriesPerStep: 4,
     groupSize: 3,
     refill: 0,
-    sampling: { temperature: 1, maxTokens: { planner: 2, rewriter: 2 }, maxAttempts: 1 },
+    seed: 7,
   };
+  const sampling = { temperature: 1, maxTokens: { planner: 2, rewriter: 2 }, maxAttempts: 1 };
   const take = (
     teaches: (group: Trajectory[]) => boolean,
     {
@@ -58,7 +60,8 @@ describe('sampleStep', () => {
       return undefined;
     });
     const settings = { ...config, refill, queriesPerStep };
-    return sampleStep(tableContext(endpoint), queries, policy, 3, cursor, settings, teaches);
+    const pool = inProcessPool(tableContext(endpoint), sampling);
+    return sampleStep(pool, queries, policy, 3, cursor, settings, teaches);
   };
   const drawnIds = (groups: Trajectory[][]): (string | undefined)[] =>
     groups.map((group) => group[0]?.queryId);

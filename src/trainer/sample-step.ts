@@ -1,7 +1,8 @@
 /** Sampling of one step: which questions are drawn, their groups, and replacements for groups that teach nothing. */
 import { stream } from '../base/random.ts';
 import type { Query } from '../env/types.ts';
-import { type PolicyVersion, type RolloutContext, rollOutGroup, type Sampling } from '../rollout/roll-out.ts';
+import type { RolloutPool } from '../rollout/pool/pool.ts';
+import type { PolicyVersion } from '../rollout/roll-out.ts';
 import type { RolloutResult, Trajectory } from '../rollout/trajectory.ts';
 
 /**
@@ -24,11 +25,12 @@ export function drawQueries(queries: readonly Query[], seed: number, cursor: num
 }
 
 export interface SampleConfig {
+  /** Of the order of the questions. */
+  seed: number;
   queriesPerStep: number;
   groupSize: number;
   /** Extra groups in place of those that `teaches` refuses, at most. */
   refill: number;
-  sampling: Sampling;
 }
 
 export interface SampledStep {
@@ -44,7 +46,7 @@ export interface SampledStep {
  * are numbered on.
  */
 export async function sampleStep(
-  context: RolloutContext,
+  pool: RolloutPool,
   queries: readonly Query[],
   policy: PolicyVersion,
   step: number,
@@ -57,13 +59,13 @@ export async function sampleStep(
   let wanted = config.queriesPerStep;
   let extra = config.refill;
   while (wanted > 0) {
-    const drawn = drawQueries(queries, context.seed, out.cursor, wanted);
+    const drawn = drawQueries(queries, config.seed, out.cursor, wanted);
     out.cursor += wanted;
     const results = await Promise.all(
       drawn.map((query) => {
         const first = membersOf.get(query.id) ?? 0;
         membersOf.set(query.id, first + config.groupSize);
-        return rollOutGroup(context, query, policy, config.sampling, step, config.groupSize, first);
+        return pool.rollOutGroup({ query, policy, step, size: config.groupSize, firstMember: first });
       }),
     );
     for (const group of results) {

@@ -7,10 +7,12 @@ import { type Config, configSchema } from '../config/schema.ts';
 import type { Query } from '../env/types.ts';
 import type { PolicyEvaluation } from '../eval/evaluate-policy.ts';
 import type { CompletionCall } from '../rollout/endpoint.ts';
+import { inProcessPool } from '../rollout/pool/pool.ts';
 import type { Replicas } from '../rollout/replicas.ts';
 import type { RolloutContext } from '../rollout/roll-out.ts';
 import type { Checkpoint, Progress } from './checkpoint.ts';
 import { type LoopParts, type StepOutcome, trainLoop } from './loop.ts';
+import { trainSampling } from './prepare.ts';
 import { type PublishTarget, publish } from './publish.ts';
 import {
   BASE_MODEL,
@@ -106,9 +108,11 @@ export function newRun(
     kept: [],
     controller,
   } as Omit<Run, 'parts'> as Run;
+  const context = tableContext(endpoint, { runId: 'run', seed: config.run.seed, ...change.context });
   run.parts = {
     config,
-    context: tableContext(endpoint, { runId: 'run', seed: config.run.seed, ...change.context }),
+    context,
+    pool: inProcessPool(context, trainSampling(config)),
     learner,
     target,
     train,

@@ -1,0 +1,379 @@
+/**
+ * The trainer's side of the pool. A group is a BullMQ flow: a parent, which this process takes when all its
+ * children have ended, and a child for each member that workers take. Members that failed get another flow,
+ * with the next attempt's seeds, as `rollOut` does within a process.
+ *
+ * The files of results are what counts; Redis only says where to look. What Redis forgets (it was started
+ * again with less than it had) is put there anew: the names of jobs, and so their results, stay the same.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { FlowProducer, type Job, Queue, Worker } from 'bullmq';
+import type { Redis } from 'ioredis';
+import { messageOf } from '../../base/errors.ts';
+import { createLimit } from '../limit.ts';
+import type { PolicyVersion } from '../roll-out.ts';
+import type { RolloutResult, Trajectory } from '../trajectory.ts';
+import { fatalError } from './failures.ts';
+import {
+  type Announcement,
+  announcementKey,
+  countsKey,
+  type Facts,
+  factsMark,
+  groupId,
+  jobId,
+  queueNames,
+  type RolloutJob,
+} from './job.ts';
+import type { GroupRequest, RolloutPool } from './pool.ts';
+import { withDeadline } from './redis-connection.ts';
+import { DamagedResult, readResult, referenceSchema, removeResults } from './results.ts';
+
+export interface RedisPoolOptions {
+  /** Checked and open; closed by whoever opened it. */
+  redis: Redis;
+  /** What messages call it. */
+  name: string;
+  prefix: string;
+  run: string;
+  facts: Facts;
+  resultsDir: string;
+  groupsAhead: number;
+  groupDeadlineMs: number;
+  /** Tries of a job with the same seeds. */
+  attempts: number;
+  backoffMs: number;
+  lockMs: number;
+  /** Attempts of a member, each with other seeds. */
+  maxAttempts: number;
+  /** The policy servers in rotation. */
+  endpoints(): string[];
+  /** Hash of a policy's weights. */
+  weightsOf(policy: PolicyVersion): Promise<string>;
+  /** Milliseconds, monotonic. */
+  now(): number;
+  say(line: string): void;
+}
+
+export interface PoolCounts {
+  /** Trajectories that were given back. */
+  ok: number;
+  /** Of these, found as files before anything was asked: a resumed run's. */
+  reused: number;
+  /** Members that were given back as failed. */
+  failed: number;
+  /** Failed attempts, replaced ones included. */
+  failedAttempts: number;
+  /** Results that came when their job had one: dropped. */
+  duplicates: number;
+  /** Flows that Redis forgot and that were put there again. */
+  forgotten: number;
+}
+
+export interface RedisPool extends RolloutPool {
+  /** Removes the files of the steps up to `step`. */
+  forget(step: number): Promise<void>;
+  counts(): Promise<PoolCounts>;
+  /** Takes the announcement and all jobs away. */
+  close(): Promise<void>;
+}
+
+/** How one attempt of a member ended. */
+type Outcome = { kind: 'ok'; trajectory: Trajectory } | { kind: 'failed'; reason: string };
+/** What the parent of a flow knows when its children have ended: by job id. */
+interface FlowEnd {
+  values: Map<string, unknown>;
+  failures: Map<string, string>;
+}
+
+type Emitter = { on(event: 'error', tell: (error: Error) => void): unknown };
+
+/** Between two looks whether Redis still knows a flow, and between two announcements. */
+const LOOK_MS = 2_000;
+/** Without a worker for so long it is told. */
+const LONELY_MS = 10_000;
+const CLOSE_MS = 5_000;
+/** Kept for looking at them; the results are elsewhere. */
+const KEEP = { removeOnComplete: { age: 600, count: 500 }, removeOnFail: { age: 3_600, count: 500 } };
+
+/** Opens the run's queues, empty: what a killed trainer left is not this one's. Announces the run. */
+export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPool> {
+  const { redis, prefix, run, resultsDir, now, say } = options;
+  const names = queueNames(run);
+  const mark = factsMark(options.facts);
+  const shared = { connection: redis, prefix };
+  const rollouts = new Queue(names.rollouts, shared);
+  const groups = new Queue(names.groups, shared);
+  const flows = new FlowProducer(shared);
+  const waiting = new Map<string, (end: FlowEnd) => void>();
+  const limit = createLimit(options.groupsAhead);
+  const own: Omit<PoolCounts, 'duplicates'> = {
+    ok: 0,
+    reused: 0,
+    failed: 0,
+    failedAttempts: 0,
+    forgotten: 0,
+  };
+  let policy: Announcement['policy'] = null;
+  let underWay = 0;
+
+  await withDeadline(clear(), 60_000, `${options.name} does not clear the queues of an earlier trainer`);
+  const parents = new Worker(names.groups, takeParent, {
+    ...shared,
+    concurrency: options.groupsAhead,
+    lockDuration: options.lockMs,
+    stalledInterval: options.lockMs,
+    maxStalledCount: 1_000,
+  });
+  for (const part of [rollouts, groups, flows, parents] as Emitter[])
+    part.on('error', (error) => {
+      if (!/ECONN|Connection is closed|Socket closed/i.test(messageOf(error)))
+        say(`note: ${messageOf(error)}`);
+    });
+  const closed = new AbortController();
+  await withDeadline(announce(), 10_000, `${options.name} does not take the announcement of the run`);
+  const heart = beat();
+
+  async function clear(): Promise<void> {
+    for (const queue of [groups, rollouts]) await queue.obliterate({ force: true });
+  }
+
+  function announce(): Promise<unknown> {
+    const announcement: Announcement = { facts: options.facts, endpoints: options.endpoints(), policy };
+    return redis.set(announcementKey(prefix, run), JSON.stringify(announcement));
+  }
+
+  /** Announces again and again, since Redis may forget and replicas come and go; tells when nobody works. */
+  async function beat(): Promise<void> {
+    let lonely = 0;
+    while (!closed.signal.aborted) {
+      await sleep(LOOK_MS, undefined, { signal: closed.signal }).catch(() => {});
+      if (closed.signal.aborted || redis.status !== 'ready') continue;
+      try {
+        await withDeadline(announce(), LOOK_MS * 5, 'no answer');
+        const workers =
+          underWay === 0 ? 1 : await withDeadline(rollouts.getWorkersCount(), LOOK_MS * 5, 'no answer');
+        lonely = workers > 0 ? 0 : lonely + LOOK_MS;
+        if (lonely === LONELY_MS) say(`no worker takes rollouts of ${run}: start some by lexpo worker`);
+      } catch {
+        // The connection says by itself that it is lost, and every group has its deadline.
+      }
+    }
+  }
+
+  /** The parent of a flow: all its children have ended. Of a flow that nobody waits for there is nothing to do. */
+  async function takeParent(job: Job): Promise<null> {
+    const tell = waiting.get(job.id!);
+    if (!tell) return null;
+    const byId = <T>(found: Record<string, T>): Map<string, T> =>
+      new Map(Object.entries(found).map(([key, value]) => [key.slice(key.lastIndexOf(':') + 1), value]));
+    tell({
+      values: byId(await job.getChildrenValues()),
+      failures: byId(await job.getIgnoredChildrenFailures()),
+    });
+    return null;
+  }
+
+  function addFlow(id: string, jobs: readonly RolloutJob[]): Promise<unknown> {
+    const { attempts, backoffMs } = options;
+    return flows.add({
+      name: 'group',
+      queueName: names.groups,
+      data: {},
+      opts: { jobId: id, ...KEEP },
+      children: jobs.map((job) => ({
+        name: 'rollout',
+        queueName: names.rollouts,
+        data: job,
+        opts: {
+          jobId: jobId(job),
+          ignoreDependencyOnFailure: true,
+          attempts,
+          backoff: { type: 'exponential', delay: backoffMs, jitter: 0.5 },
+          ...KEEP,
+        },
+      })),
+    });
+  }
+
+  /** The end of a flow; `lost` when Redis no longer knows it, `late` at the time `until`. */
+  async function runFlow(
+    id: string,
+    jobs: readonly RolloutJob[],
+    until: number,
+  ): Promise<FlowEnd | 'lost' | 'late'> {
+    const told = new Promise<FlowEnd>((resolve) => waiting.set(id, resolve));
+    const added = addFlow(id, jobs);
+    added.catch(() => {});
+    try {
+      const start = await Promise.race([added.then(() => 'added' as const), wait(until - now())]);
+      if (start !== 'added') return 'late';
+      for (;;) {
+        const end = await Promise.race([told, wait(Math.min(LOOK_MS, until - now()))]);
+        if (end) return end;
+        if (now() >= until) return 'late';
+        if (redis.status !== 'ready') continue;
+        const known = await Promise.race([
+          redis.exists(`${prefix}:${names.groups}:${id}`),
+          wait(until - now()),
+        ]);
+        if (known === 0) return 'lost';
+      }
+    } finally {
+      waiting.delete(id);
+    }
+  }
+
+  /** Nothing, after `ms`. */
+  const wait = (ms: number): Promise<undefined> => sleep(Math.max(0, ms), undefined, { ref: false });
+
+  /** What became of every job, by its id; each has exactly one outcome. */
+  async function outcomesOf(jobs: readonly RolloutJob[], until: number): Promise<Map<string, Outcome>> {
+    const outcomes = new Map<string, Outcome>();
+    own.reused += await fromFiles(jobs, outcomes);
+    for (let turn = 0; ; turn++) {
+      const open = jobs.filter((job) => !outcomes.has(jobId(job)));
+      if (open.length === 0) return outcomes;
+      const end = await runFlow(groupId(open, turn), open, until);
+      if (end === 'lost') own.forgotten++;
+      else if (end !== 'late') await settle(open, end, outcomes);
+      // A result that is there counts, whatever became of the news of it.
+      await fromFiles(open, outcomes);
+      if (end === 'lost') continue;
+      for (const job of open.filter((job) => !outcomes.has(jobId(job))))
+        outcomes.set(jobId(job), { kind: 'failed', reason: unanswered() });
+      if (end === 'late') void takeAway(groupId(open, turn));
+    }
+  }
+
+  function unanswered(): string {
+    const why = redis.status === 'ready' ? '' : `; ${options.name} is not reachable`;
+    return `deadline: no result within ${options.groupDeadlineMs} ms (pool.groupDeadlineMs)${why}`;
+  }
+
+  async function takeAway(id: string): Promise<void> {
+    try {
+      await groups.remove(id, { removeChildren: true });
+    } catch {
+      // A child that is under way stays; its result will find nobody.
+    }
+  }
+
+  /** Takes up the files that are there; gives their number. */
+  async function fromFiles(jobs: readonly RolloutJob[], outcomes: Map<string, Outcome>): Promise<number> {
+    let found = 0;
+    for (const job of jobs) {
+      if (outcomes.has(jobId(job))) continue;
+      const outcome = await readOutcome(job);
+      if (outcome === null) continue;
+      outcomes.set(jobId(job), outcome);
+      found++;
+    }
+    return found;
+  }
+
+  /** Null where there is no file. */
+  async function readOutcome(job: RolloutJob, sha256?: string): Promise<Outcome | null> {
+    try {
+      const found = await readResult(resultsDir, job, sha256);
+      return found && { kind: 'ok', trajectory: found.trajectory };
+    } catch (error) {
+      if (error instanceof DamagedResult)
+        return { kind: 'failed', reason: `damaged-result: ${error.message}` };
+      throw error;
+    }
+  }
+
+  async function settle(
+    jobs: readonly RolloutJob[],
+    { values, failures }: FlowEnd,
+    outcomes: Map<string, Outcome>,
+  ): Promise<void> {
+    for (const job of jobs) {
+      const id = jobId(job);
+      const failure = failures.get(id);
+      if (failure !== undefined) {
+        const fatal = fatalError(failure);
+        if (fatal) throw fatal;
+        outcomes.set(id, { kind: 'failed', reason: failure });
+        continue;
+      }
+      const reference = referenceSchema.safeParse(values.get(id));
+      const outcome = reference.success ? await readOutcome(job, reference.data.sha256) : null;
+      outcomes.set(
+        id,
+        outcome ?? {
+          kind: 'failed',
+          reason: 'damaged-result: done, but there is no such file in pool.resultsDir',
+        },
+      );
+    }
+  }
+
+  async function rollOutGroup({
+    query,
+    step,
+    size,
+    firstMember,
+    ...request
+  }: GroupRequest): Promise<RolloutResult[]> {
+    const until = now() + options.groupDeadlineMs;
+    const weights = await options.weightsOf(request.policy);
+    const { version, model } = request.policy;
+    policy = { version, model };
+    const results = new Map<number, Outcome>();
+    const members = Array.from({ length: size }, (_, i) => firstMember + i);
+    let open = members;
+    for (let attempt = 0; open.length > 0; attempt++) {
+      const jobs = open.map((member) => ({
+        run,
+        mark,
+        step,
+        queryId: query.id,
+        member,
+        attempt,
+        policy: { version, model },
+        weights,
+      }));
+      const outcomes = await outcomesOf(jobs, until);
+      for (const job of jobs) results.set(job.member, outcomes.get(jobId(job))!);
+      const failed = open.filter((member) => results.get(member)!.kind === 'failed');
+      own.failedAttempts += failed.length;
+      open = attempt + 1 < options.maxAttempts && now() < until ? failed : [];
+    }
+    return members.map((member) => {
+      const outcome = results.get(member)!;
+      own[outcome.kind]++;
+      return outcome.kind === 'ok' ? outcome : { ...outcome, queryId: query.id, member };
+    });
+  }
+
+  return {
+    rollOutGroup: (request) =>
+      limit(async () => {
+        underWay++;
+        try {
+          return await rollOutGroup(request);
+        } finally {
+          underWay--;
+        }
+      }),
+    forget: (step) => removeResults(resultsDir, step),
+    async counts() {
+      const duplicates = Number(await redis.hget(countsKey(prefix, run), 'duplicates'));
+      return { ...own, duplicates };
+    },
+    async close() {
+      closed.abort();
+      await heart;
+      const goodbye = async (): Promise<void> => {
+        await redis.del(announcementKey(prefix, run));
+        await clear();
+      };
+      // What Redis does not let us take away the next trainer does.
+      if (redis.status === 'ready') await withDeadline(goodbye(), CLOSE_MS, 'no answer').catch(() => {});
+      const parts = Promise.all([parents.close(true), rollouts.close(), groups.close(), flows.close()]);
+      await withDeadline(parts, CLOSE_MS, 'no answer').catch(() => {});
+    },
+  };
+}

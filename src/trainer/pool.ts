@@ -1,0 +1,138 @@
+/** The pool of a run as its configuration says: within this process, or workers over Redis. */
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { version } from '../base/version.ts';
+import type { Config } from '../config/schema.ts';
+import type { Facts } from '../rollout/pool/job.ts';
+import { inProcessPool, type RolloutPool } from '../rollout/pool/pool.ts';
+import { addressName, openRedis } from '../rollout/pool/redis-connection.ts';
+import { openRedisPool, type PoolCounts } from '../rollout/pool/redis-pool.ts';
+import type { Replicas } from '../rollout/replicas.ts';
+import type { RolloutContext } from '../rollout/roll-out.ts';
+import { redisAddress } from './pool-address.ts';
+import { type Data, type Model, trainSampling } from './prepare.ts';
+import { type RunFolder, runFolder } from './run-folder.ts';
+import { sharedSettings } from './same-run.ts';
+
+export interface TrainerPool extends RolloutPool {
+  /** What the steps up to `step` left for a resumed run is no longer needed. */
+  forget(step: number): Promise<void>;
+  /** Null for the pool within this process. */
+  counts(): Promise<PoolCounts | null>;
+  close(): Promise<void>;
+}
+
+export interface PoolParts {
+  config: Config;
+  data: Data;
+  model: Model;
+  context: RolloutContext;
+  replicas: Pick<Replicas, 'state'>;
+  folder: Pick<RunFolder, 'adapters'>;
+  /** `weightsMark` of the base model. */
+  baseWeights: string;
+  say(line: string): void;
+}
+
+/** Of trying to reach Redis, at the start. */
+const CONNECT_MS = 30_000;
+
+/** UserError when Redis is not there, refuses us, or is not fit. */
+export async function openPool(parts: PoolParts): Promise<TrainerPool> {
+  const { config, data, model, context, replicas, folder, baseWeights, say } = parts;
+  const sampling = trainSampling(config);
+  if (!config.pool)
+    return {
+      ...inProcessPool(context, sampling),
+      forget: async () => {},
+      counts: async () => null,
+      close: async () => {},
+    };
+  const address = redisAddress(config.pool);
+  const redis = await openRedis(address, { withinMs: CONNECT_MS, say });
+  try {
+    const pool = await openRedisPool({
+      ...config.pool,
+      redis,
+      name: addressName(address),
+      prefix: address.prefix,
+      run: config.run.name,
+      facts: runFacts(config, data, model, baseWeights),
+      resultsDir: resultsDir(config),
+      maxAttempts: sampling.maxAttempts,
+      endpoints: () => addressesOf(replicas),
+      weightsOf: weightsHash(folder.adapters),
+      now: context.now,
+      say,
+    });
+    return {
+      ...pool,
+      async close() {
+        await pool.close();
+        redis.disconnect();
+      },
+    };
+  } catch (error) {
+    redis.disconnect();
+    throw error;
+  }
+}
+
+/** Those in rotation; while none is, all: one of them comes back. */
+function addressesOf(replicas: Pick<Replicas, 'state'>): string[] {
+  const all = replicas.state();
+  const living = all.filter(({ out }) => out === null);
+  return (living.length > 0 ? living : all).map(({ name }) => name);
+}
+
+/** SHA-256 of an adapter's weights by its name; each file is read once, since names are never used again. */
+function weightsHash(adapterRoot: string): (policy: { model: string }) => Promise<string> {
+  const known = new Map<string, Promise<string>>();
+  const read = async (model: string): Promise<string> => {
+    const hash = createHash('sha256');
+    const file = join(adapterRoot, model, 'adapter_model.safetensors');
+    for await (const chunk of createReadStream(file)) hash.update(chunk as Buffer);
+    return hash.digest('hex');
+  };
+  return ({ model }) => {
+    const found = known.get(model) ?? read(model);
+    known.set(model, found);
+    return found;
+  };
+}
+
+/** Where the results of a run lie. */
+export const resultsDir = (config: Config): string =>
+  config.pool?.resultsDir === undefined
+    ? join(runFolder(config).root, 'results')
+    : resolve(config.pool.resultsDir, config.run.name);
+
+/** Settings that say where things lie: their contents are compared instead. */
+const PLACES = /^(data|model|endpoint)\./;
+const hashOf = (value: unknown): string =>
+  createHash('sha256').update(JSON.stringify(value)).digest('hex').slice(0, 16);
+
+/** What trainer and worker must have alike: version, settings, data, base model, and how prompts are rendered. */
+export function runFacts(
+  config: Config,
+  { corpus, train, validation }: Data,
+  model: Model,
+  baseWeights: string,
+): Facts {
+  const settings = [...sharedSettings(config)].filter(([path]) => !PLACES.test(path));
+  const texts = [train[0]!.query, validation[0]!.query];
+  const prompts = texts.map((content) => model.renderPrompt([{ role: 'user', content }]));
+  return {
+    'lexpo version': version(),
+    'hash of data.corpus': corpus.hash,
+    'hash of data.train': hashOf(train),
+    'hash of data.validation': hashOf(validation),
+    'hash of the weights of model.path': baseWeights,
+    'hash of prompts by the tokenizer and chat template of model.path': hashOf([
+      prompts,
+      model.config.eosTokenIds,
+    ]),
+    ...Object.fromEntries(settings),
+  };
+}

@@ -1,0 +1,86 @@
+/** What `lexpo worker` does: rollouts of one run, for a trainer elsewhere. */
+import { UserError } from '../base/errors.ts';
+import type { Config } from '../config/schema.ts';
+import { weightsMark } from '../engine/weights-mark.ts';
+import { createEndpoint } from '../rollout/endpoint.ts';
+import { openRedis } from '../rollout/pool/redis-connection.ts';
+import { work } from '../rollout/pool/redis-worker.ts';
+import { spreadCalls } from '../rollout/pool/spread-calls.ts';
+import { rollOutOnce } from '../rollout/roll-out.ts';
+import { endpointKey } from './policy-service.ts';
+import { resultsDir, runFacts } from './pool.ts';
+import { redisAddress } from './pool-address.ts';
+import { createSearch, loadData, loadModel, rolloutContext, trainSampling } from './prepare.ts';
+
+/** Of trying to reach Redis, at the start. */
+const CONNECT_MS = 30_000;
+
+export interface WorkOptions {
+  config: Config;
+  /** Rollouts under way at once. */
+  concurrency: number;
+  /** Fires when the worker is to leave. */
+  signal: AbortSignal;
+  say(line: string): void;
+}
+
+/**
+ * Works until the signal fires; gives the number of rollouts done.
+ * @throws UserError when Redis is not fit, or the trainer has another configuration, other data or another version.
+ */
+export async function runWorker({ config, concurrency, signal, say }: WorkOptions): Promise<number> {
+  if (!config.pool)
+    throw new UserError(
+      'is not set: the trainer rolls out by itself',
+      'pool',
+      'add the section pool, such as pool: {}',
+    );
+  const { jobDeadlineMs, lockMs, drainMs } = config.pool;
+  const address = redisAddress(config.pool);
+  const apiKey = endpointKey(config);
+  const data = await loadData(config);
+  const model = loadModel(config.model.path, config.model.chatTemplate);
+  const facts = runFacts(config, data, model, weightsMark(model.folder));
+  const queries = new Map(data.train.map((query) => [query.id, query]));
+  const sampling = trainSampling(config);
+  let urls: readonly string[] = [];
+  const endpoint = spreadCalls(
+    () => urls,
+    (baseUrl) =>
+      createEndpoint({
+        baseUrl,
+        apiKey,
+        deadlineMs: config.rollout.deadlineMs,
+        maxConcurrent: config.rollout.concurrency,
+        decode: (ids) => model.tokenizer.decode(ids, { skipSpecial: true }),
+      }),
+  );
+  const context = rolloutContext(config, model, createSearch(config, data.corpus), endpoint);
+  const redis = await openRedis(address, { withinMs: CONNECT_MS, say });
+  try {
+    return await work({
+      redis,
+      prefix: address.prefix,
+      run: config.run.name,
+      facts,
+      resultsDir: resultsDir(config),
+      concurrency,
+      jobDeadlineMs,
+      lockMs,
+      drainMs,
+      useEndpoints: (now) => {
+        urls = now;
+      },
+      perform: ({ queryId, policy, step, member, attempt }, given) => {
+        const query = queries.get(queryId);
+        if (!query) throw new UserError(`has no question ${queryId}`, config.data.train);
+        const id = { purpose: 'train', step, member, attempt };
+        return rollOutOnce(context, query, policy, sampling, id, given);
+      },
+      signal,
+      say,
+    });
+  } finally {
+    redis.disconnect();
+  }
+}
