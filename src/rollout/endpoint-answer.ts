@@ -109,6 +109,11 @@ export function readCompletion(
   if (outputIds.length === 0 || outputIds.length > call.maxTokens) {
     invalid(`${outputIds.length} output tokens, ${call.maxTokens} were asked for`);
   }
+  if (finishReason === 'length' && outputIds.length < call.maxTokens) {
+    // vLLM gives what still fits into the model behind the prompt, with a 200.
+    const what = `cut after ${outputIds.length} of ${call.maxTokens} output tokens: no room is left behind the prompt`;
+    throw new RolloutFailure('too-long', what);
+  }
   const given = choice.logprobs?.token_logprobs ?? [];
   if (given.length !== outputIds.length) {
     invalid(`${given.length} log-probabilities for ${outputIds.length} output tokens`);

@@ -101,6 +101,12 @@ describe('complete', () => {
       'invalid-answer',
       /usage counts 2/,
     ],
+    [
+      'a sample that was cut before max_tokens',
+      withChoice({ finish_reason: 'length' }),
+      'too-long',
+      /3 of 4 output tokens/,
+    ],
     ['an aborted sample', withChoice({ finish_reason: 'abort' }), 'invalid-answer', /abort/],
     ['two choices', { ...answer, choices: [choice, choice] }, 'invalid-answer', /choices/],
     ['a NaN, which is no JSON', '{"model": "run-v3", "choices": [{"logprob": NaN}]}', 'invalid-answer', /./],
@@ -116,6 +122,16 @@ describe('complete', () => {
   it.each<[number, object, string]>([
     [400, { message: 'too long', type: 'BadRequestError', param: 'input_tokens', code: 400 }, 'too-long'],
     [400, { message: "This model's maximum context length is 9", param: null, code: 400 }, 'too-long'],
+    [
+      400,
+      {
+        message: 'max_tokens=600 cannot be greater than max_model_len=512.',
+        type: 'BadRequestError',
+        param: 'max_tokens',
+        code: 400,
+      },
+      'too-long',
+    ],
     [404, { message: 'The model `run-v3` does not exist.', param: 'model', code: 404 }, 'unknown-model'],
     [404, { message: 'no such route', param: null, code: 404 }, 'http'],
     [400, { message: 'bad', param: 'top_k', code: 400 }, 'http'],

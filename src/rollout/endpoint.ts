@@ -281,7 +281,8 @@ const MESSAGE_CHARS = 500;
 function httpFailure(error: APIError): RolloutFailure {
   const status = error.status as number;
   const message = error.message.slice(0, MESSAGE_CHARS);
-  const tooLong = error.param === 'input_tokens' || /maximum context length/.test(message);
+  const tooLong =
+    error.param === 'input_tokens' || /maximum context length|greater than max_model_len/.test(message);
   if (status === 400 && tooLong) return new RolloutFailure('too-long', message, status);
   const unknown = error.param === 'model' || /does not exist/.test(message);
   if (status === 404 && unknown) return new RolloutFailure('unknown-model', message, status);

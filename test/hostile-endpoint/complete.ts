@@ -42,6 +42,10 @@ export function complete(
   if (temperature === 0 && n > 1) return bad(`n must be 1 when using greedy sampling, got ${n}.`);
   const maxTokens = Number(body.max_tokens ?? 16);
   if (maxTokens < 1) return bad(`max_tokens must be at least 1, got ${maxTokens}.`, 'max_tokens');
+  if (maxTokens > maxModelLen) {
+    const message = `max_tokens=${maxTokens} cannot be greater than max_model_len=${maxModelLen}.`;
+    return bad(message, 'max_tokens');
+  }
   const longest = Math.max(...prompts.map(({ length }) => length));
   if (longest >= maxModelLen) {
     const message = `This model's maximum context length is ${maxModelLen} tokens. However, your prompt contains ${longest} input tokens`;
