@@ -124,6 +124,18 @@ function createProgram(streams: Streams, exit: (code: number) => void): Command 
     );
 
   program
+    .command('retrain')
+    .description('one retraining job now: collect pairs, train, compare with the champion, promote if better')
+    .argument('<config>', 'YAML file with a section retrain, such as configs/nightly.yaml')
+    .option('--set <path=value>', 'set a key of the configuration; may be repeated', collect, [])
+    .option('--fresh', 'give an unfinished job up instead of going on with it')
+    .option('--history', 'show what the jobs so far have done, and do nothing')
+    .option('--rollback [adapter]', 'go back to the champion before this one, or to the one named')
+    .action(async (config, options) =>
+      exit(await (await import('./retrain.ts')).retrainCommand(config, options, streams)),
+    );
+
+  program
     .command('build-model')
     .description("make a configuration's base model, if it says how and the folder is absent")
     .argument('<config>', 'YAML file with a section model.build')

@@ -11,6 +11,7 @@ import { endpoint } from './endpoint-schema.ts';
 import { atLeastZero, beta, count, filled, positive, share, weight } from './fields.ts';
 import { learner } from './learner-schema.ts';
 import { pool } from './pool-schema.ts';
+import { retrain } from './retrain-schema.ts';
 import { brokenRules } from './rules.ts';
 
 const run = z.strictObject({
@@ -262,6 +263,8 @@ const shape = z.strictObject({
   sft: sft.optional(),
   train,
   eval: evaluation.prefault({}),
+  /** Absent: `lexpo retrain` and `lexpo schedule` have nothing to go by. */
+  retrain: retrain.optional(),
 });
 
 /** The whole schema: the fields, then the rules across them. */

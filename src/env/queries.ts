@@ -5,7 +5,8 @@ import { readJsonLines } from '../base/jsonl.ts';
 import { type Corpus, filledString } from './corpus.ts';
 import type { Query } from './types.ts';
 
-const querySchema = z.object({
+/** A labelled pair as a line of JSON; further fields are ignored. */
+export const querySchema = z.object({
   id: filledString('the id'),
   query: filledString('the question'),
   gold: z.array(z.string()).min(1, 'at least one gold article id is needed'),

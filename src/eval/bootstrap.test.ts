@@ -61,3 +61,16 @@ test('the same stream gives the same interval; unequal lengths and nothing are e
   expect(() => pairedDifference([1], [1, 2], stream(6, 'a'))).toThrow(/1 before, 2 after/);
   expect(() => meanInterval([], stream(6, 'a'))).toThrow();
 });
+
+test('a higher confidence widens the interval on both sides, and its percentiles are those of the means', () => {
+  const sample = values('confident', 40);
+  const at = (confidence: number) => meanInterval(sample, stream(7, 'a'), 4000, confidence);
+  const [narrow, usual, wide] = [at(0.5), at(0.95), at(0.999)];
+  expect(wide.low).toBeLessThan(usual.low);
+  expect(usual.low).toBeLessThan(narrow.low);
+  expect(narrow.high).toBeLessThan(usual.high);
+  expect(usual.high).toBeLessThan(wide.high);
+  // Half the resampled means lie within the interval at 50 %, so its width is 2 × 0.6745 standard errors.
+  const deviation = Math.sqrt(sample.reduce((sum, x) => sum + (x - narrow.mean) ** 2, 0) / 40);
+  expect((narrow.high - narrow.low) / (2 * 0.6745 * (deviation / Math.sqrt(40)))).toBeCloseTo(1, 1);
+});

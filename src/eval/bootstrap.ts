@@ -4,16 +4,21 @@ import { mean } from '../base/statistics.ts';
 
 export interface Interval {
   mean: number;
-  /** 2.5th and 97.5th percentile of the resampled means. */
+  /** Percentiles of the resampled means that leave out the same share on both sides: 2.5 and 97.5 at 95 %. */
   low: number;
   high: number;
 }
 
 /**
- * Mean with its 95 % percentile interval over `draws` resamples of the values with replacement. Throws for
- * no values.
+ * Mean with its percentile interval (`confidence` in (0, 1)) over `draws` resamples of the values with
+ * replacement. Throws for no values.
  */
-export function meanInterval(values: readonly number[], random: Random, draws = 10_000): Interval {
+export function meanInterval(
+  values: readonly number[],
+  random: Random,
+  draws = 10_000,
+  confidence = 0.95,
+): Interval {
   const center = mean(values);
   const means = new Float64Array(draws);
   for (let i = 0; i < draws; i++) {
@@ -22,7 +27,8 @@ export function meanInterval(values: readonly number[], random: Random, draws = 
     means[i] = sum / values.length;
   }
   means.sort();
-  return { mean: center, low: percentile(means, 0.025), high: percentile(means, 0.975) };
+  const tail = (1 - confidence) / 2;
+  return { mean: center, low: percentile(means, tail), high: percentile(means, 1 - tail) };
 }
 
 /**
@@ -35,6 +41,7 @@ export function pairedDifference(
   after: readonly number[],
   random: Random,
   draws = 10_000,
+  confidence = 0.95,
 ): Interval {
   if (before.length !== after.length) {
     throw new Error(`paired values must match: ${before.length} before, ${after.length} after`);
@@ -43,6 +50,7 @@ export function pairedDifference(
     after.map((value, i) => value - before[i]!),
     random,
     draws,
+    confidence,
   );
 }
 

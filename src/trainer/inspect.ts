@@ -5,7 +5,7 @@ import { UserError } from '../base/errors.ts';
 import type { Config } from '../config/schema.ts';
 import { checkAdapterFits, readAdapter } from '../engine/peft.ts';
 import type { Query } from '../env/types.ts';
-import { evaluatePolicy } from '../eval/evaluate-policy.ts';
+import { evaluatePolicy, type PolicyEvaluation } from '../eval/evaluate-policy.ts';
 import type { EvalFigures } from '../report/tables.ts';
 import { type PolicyVersion, type RolloutContext, rollOutGroup } from '../rollout/roll-out.ts';
 import type { RolloutResult, Trajectory } from '../rollout/trajectory.ts';
@@ -102,14 +102,29 @@ export function evaluateAdapter(
     })),
     {
       name: policy.model,
-      figures: await evaluatePolicy(context, data.validation, policy, {
-        k: config.eval.k,
-        sampling: greedySampling(config),
-        sample: 0,
-      }),
+      figures: await evaluateGreedy(config, data, context, policy),
     },
   ]);
 }
+
+/** The policy's own held-out episodes (greedy), question by question. */
+export function evaluateHeldOut(options: InspectOptions): Promise<PolicyEvaluation> {
+  return withPolicy(options, ({ data, context, policy }) =>
+    evaluateGreedy(options.config, data, context, policy),
+  );
+}
+
+const evaluateGreedy = (
+  config: Config,
+  { validation }: Data,
+  context: RolloutContext,
+  policy: PolicyVersion,
+): Promise<PolicyEvaluation> =>
+  evaluatePolicy(context, validation, policy, {
+    k: config.eval.k,
+    sampling: greedySampling(config),
+    sample: 0,
+  });
 
 /** One question: by id of the training or held-out set, or free text with the gold ids where they are known. */
 export type Question = { queryId: string } | { text: string; gold: string[] };
