@@ -59,7 +59,7 @@ describe('the command line', () => {
   test('help and version go to stdout with code 0', async () => {
     const help = await lexpo('--help');
     expect(help).toMatchObject({ code: 0, err: '' });
-    for (const command of ['train', 'eval', 'rollout', 'serve', 'build-model'])
+    for (const command of ['train', 'eval', 'rollout', 'serve', 'doctor', 'build-model'])
       expect(help.out).toContain(command);
     expect((await lexpo('train', '--help')).out).toContain('--set <path=value>');
     const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };

@@ -110,6 +110,27 @@ function createProgram(streams: Streams, exit: (code: number) => void): Command 
     );
 
   program
+    .command('doctor')
+    .description('check what a configuration needs: a line each, with what to do; 0 when nothing failed')
+    .argument('<config>', 'YAML file, such as configs/quickstart.yaml')
+    .option('--set <path=value>', 'set a key of the configuration; may be repeated', collect, [])
+    .option('--json', 'all findings as one JSON object, for programs')
+    .action(async (config, options) =>
+      exit(await (await import('./doctor.ts')).doctor(config, options, streams)),
+    );
+
+  program
+    .command('worker')
+    .description('roll out for the trainer of a run, over the Redis of its section pool')
+    .argument('<config>', "YAML file: the trainer's")
+    .option('--set <path=value>', 'set a key of the configuration; may be repeated', collect, [])
+    .option('--seed <n>', 'sets every random stream', whole(0, 2 ** 31 - 1))
+    .option('--concurrency <n>', 'rollouts under way at once', whole(1, 1024), 16)
+    .action(async (config, options) =>
+      exit(await (await import('./worker.ts')).worker(config, options, streams)),
+    );
+
+  program
     .command('export')
     .description('write an adapter in PEFT format, or the merged model, with a model card')
     .argument('<run or adapter>', 'folder of a run, or of an adapter in PEFT format')
