@@ -9,6 +9,7 @@
  * unloaded from each replica as soon as no call under its name is under way there. Folders are never deleted:
  * a server may read one again at any time.
  */
+import { createHash } from 'node:crypto';
 import { messageOf, UserError } from '../base/errors.ts';
 import type { CompletionCall, Endpoint } from './endpoint.ts';
 import { createLimit } from './limit.ts';
@@ -60,7 +61,8 @@ export interface ReplicaState {
 export interface Replicas {
   /**
    * As an endpoint's `complete`, on the replica that `chooseReplica` says. A call that a replica lost is made
-   * again on another one, with the same seed. When none is left it waits for one, within `deadlineMs`.
+   * again on another one, with the same seed. When none is left it waits for one, within `deadlineMs`. The
+   * cache salt of an adapter that was proved says which weights it has.
    */
   complete: Endpoint['complete'];
   /**
@@ -90,7 +92,7 @@ export function createReplicas(options: ReplicasOptions): Replicas {
   const { deadlineMs, tolerance, staleness = 0, healthEveryMs, timer, say } = options;
   const rotation = createRotation(options.replicas, timer, say);
   const { members, inRotation, takeOut } = rotation;
-  const live = new Map<string, { adapter: ServedAdapter; held: boolean }>();
+  const live = new Map<string, { adapter: ServedAdapter; held: boolean; salt: string | null }>();
   const limit = createLimit(options.maxConcurrent);
   const wait = (ms: number): Promise<void> => new Promise((resolve) => void timer.after(ms, resolve));
   /** Counts what has become live. */
@@ -185,8 +187,9 @@ export function createReplicas(options: ReplicasOptions): Replicas {
       const others = candidates.filter((member) => member !== avoided);
       const member = chooseReplica(others.length > 0 ? others : candidates, call.promptIds)!;
       const done = countCall(member, call.model);
+      const salt = live.get(call.model)?.salt;
       try {
-        return await member.endpoint.complete(call);
+        return await member.endpoint.complete(salt ? { ...call, cacheSalt: salt } : call);
       } catch (error) {
         const last = attempt >= TRIES + 2 * members.length || timer.now() >= until;
         if (!(await mayRepeat(member, error, call.model)) || last) throw error;
@@ -222,11 +225,14 @@ export function createReplicas(options: ReplicasOptions): Replicas {
     }
     for (const { member, error } of bad) takeOut(member, messageOf(error));
     if (!held) forgetBefore(adapter.version);
-    live.set(adapter.name, { adapter, held });
+    live.set(adapter.name, { adapter, held, salt: saltOf(adapter) });
     changes++;
     // One that came back in the meantime has the old version.
-    for (const member of inRotation())
-      if (!good.has(member)) takeOut(member, `does not have ${adapter.name} yet`);
+    for (const member of inRotation()) {
+      if (good.has(member)) continue;
+      takeOut(member, `does not have ${adapter.name} yet`);
+      void check(member);
+    }
     await Promise.all(inRotation().map(clear));
   }
 
@@ -266,3 +272,10 @@ export function createReplicas(options: ReplicasOptions): Replicas {
     },
   };
 }
+
+/**
+ * Salt of a server's prompt cache, by the adapter's weights: a run that was started afresh has the names of
+ * the run before it, and the servers may still hold keys and values under them.
+ */
+const saltOf = ({ version, proof }: ServedAdapter): string | null =>
+  proof && `v${version}-${createHash('sha256').update(JSON.stringify(proof)).digest('hex').slice(0, 16)}`;
