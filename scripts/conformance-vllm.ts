@@ -121,6 +121,8 @@ async function measure(python: string, versions: Record<string, string>, scratch
   };
 }
 
+// The server is a group of processes of its own: it ends when this one exits, not by the terminal's signal.
+for (const name of ['SIGINT', 'SIGTERM'] as const) process.once(name, () => process.exit(130));
 try {
   await conformance();
 } catch (error) {

@@ -58,7 +58,7 @@ export async function startVllm(python: string, options: VllmOptions): Promise<V
         VLLM_CPU_KVCACHE_SPACE: '1',
         // Not bound to the first core, where every other vLLM of the machine would be too.
         VLLM_CPU_OMP_THREADS_BIND: 'nobind',
-        OMP_NUM_THREADS: '2',
+        OMP_NUM_THREADS: '1',
         VLLM_NO_USAGE_STATS: '1',
         HF_HUB_OFFLINE: '1',
       },

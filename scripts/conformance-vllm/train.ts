@@ -68,6 +68,7 @@ export const trainArguments = (url: string, runs: string): string[] => {
   const set = {
     'run.name': RUN,
     'run.dir': runs,
+    'rollout.queriesPerStep': 8,
     'train.steps': STEPS,
     'train.evalEvery': STEPS,
     endpoint,
