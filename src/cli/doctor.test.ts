@@ -212,6 +212,22 @@ describe('the model', () => {
     expect((await examine({ model: { path } })).text('model')).toMatch(/tokenizer\.json/);
   });
 
+  test('that has fewer positions than a call may take', async () => {
+    const { statuses, text } = await examine({ learner: { kind: 'tfjs', maxTreeTokens: 1024 } }, [], {
+      freeDisk: async () => 0,
+    });
+    expect(statuses.model).toBe('warn');
+    expect(text('model')).toMatch(/maxTreeTokens 1024 is more than its 512 positions/);
+  });
+
+  test('and an adapter to start from that is absent', async () => {
+    const { statuses, text } = await examine({ lora: { start: file('none') } }, [], {
+      freeDisk: async () => 0,
+    });
+    expect(statuses).toMatchObject({ 'start adapter': 'fail', memory: 'ok', endpoint: 'skip' });
+    expect(text('start adapter')).toContain(file('none'));
+  });
+
   test('whose weights are cut short, of other shapes, or not all there', async () => {
     const path = ownModel();
     const config = JSON.parse(readFileSync(join(path, 'config.json'), 'utf8'));

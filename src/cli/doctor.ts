@@ -15,6 +15,7 @@ import {
   checkNode,
   checkOverlap,
   checkQuestions,
+  checkStart,
   checkWeights,
 } from './doctor/machine-checks.ts';
 import { onInterrupt } from './interrupt.ts';
@@ -87,6 +88,8 @@ async function runChecks(list: Checklist, file: string, set: string[], machine: 
   const model: Outcome<Model> =
     found.passed && found.value ? { ...found, value: found.value } : { name: 'model', passed: false };
   const weights = await list.check('weights', [model], checkWeights);
+  if (config.passed && config.value.lora.start !== undefined)
+    await list.check('start adapter', [config, model], checkStart);
   const memory = await list.check('memory', [config, model], (settings, shape) =>
     checkMemory(settings, corpus.passed ? corpus.value : null, shape, machine.freeMemory()),
   );

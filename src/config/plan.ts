@@ -195,7 +195,7 @@ export function configWarnings(config: Config, facts?: Pick<PlanFacts, 'trainQue
     warnings.push(
       loss.importance.mode === 'none'
         ? 'rollout.topP or topK with loss.importance.mode none: the loss takes what was kept for all of the distribution, and so makes likely tokens likelier'
-        : 'rollout.topP or topK: a token counts by the mass that was kept where it was sampled, and what was cut off teaches nothing; policy/mismatch holds −ln of that mass, so loss.importance.alarm may have to be wider',
+        : 'rollout.topP or topK: a token counts by the mass that was kept where it was sampled, and what was cut off teaches nothing; policy/mismatch holds −ln of that mass, so with topK loss.importance.alarm may have to be wider',
     );
   if (facts && rollout.queriesPerStep > facts.trainQueries)
     warnings.push(

@@ -20,7 +20,7 @@ import type { Checkpoint, Progress } from './checkpoint.ts';
 import { treeLimits } from './create-learner.ts';
 import { assignCredit } from './credit.ts';
 import type { Learner } from './learner/learner.ts';
-import { mismatchAlarms } from './mismatch.ts';
+import { limitsUnder, mismatchAlarms } from './mismatch.ts';
 import { learningRateAt } from './optimizer.ts';
 import { type UpdateStats, updatePolicy } from './policy-update.ts';
 import { greedySampling, rewardConfig } from './prepare.ts';
@@ -142,7 +142,8 @@ async function takeStep(parts: LoopParts, progress: Progress): Promise<Progress>
   const skipped = update?.skipped ?? 0;
   // A step without an update says nothing about gradients, so it does not start the count anew.
   const skippedInARow = skipped > 0 ? progress.skippedInARow + 1 : update ? 0 : progress.skippedInARow;
-  const alarms = update ? mismatchAlarms(update, config.loss.importance.alarm) : [];
+  const limits = limitsUnder(config.loss.importance.alarm, config.rollout.topP);
+  const alarms = update ? mismatchAlarms(update, limits) : [];
   const alarmsInARow = alarms.length > 0 ? progress.alarmsInARow + 1 : update ? 0 : progress.alarmsInARow;
   times.push(context.now());
 
@@ -170,7 +171,7 @@ async function takeStep(parts: LoopParts, progress: Progress): Promise<Progress>
       `step ${step}`,
       'lower optimizer.learningRate, or look at the trajectories of these steps; the last checkpoint is whole',
     );
-  const { stopAfter } = config.loss.importance.alarm;
+  const { stopAfter } = limits;
   if (stopAfter !== null && alarmsInARow >= stopAfter)
     throw new UserError(
       `sampler and learner were too far apart ${alarmsInARow} steps in a row: ${alarms.join(', ')}`,

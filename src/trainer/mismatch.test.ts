@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../base/errors.ts';
 import { stream } from '../base/random.ts';
-import { type MismatchLimits, measureMismatch, mismatchAlarms } from './mismatch.ts';
+import { limitsUnder, type MismatchLimits, measureMismatch, mismatchAlarms } from './mismatch.ts';
 import { UnusableSample, updateOnSamples } from './policy-update.ts';
 import { createTableLearner, freshState, tableAdapter } from './test-support.ts';
 import { configOf, newRun, play, type Run } from './test-support-loop.ts';
@@ -55,6 +55,26 @@ describe('mismatchAlarms', () => {
   });
   it('a figure that is not a number is one', () => {
     expect(mismatchAlarms({ ...calm, maskedFraction: Number.NaN }, limits)).toHaveLength(1);
+  });
+});
+
+describe('limitsUnder', () => {
+  it('all of the distribution: as they are', () => {
+    expect(limitsUnder(limits, 1)).toEqual(limits);
+  });
+  it('top-p alone, cut as far as it may, is no alarm; a little more is one', () => {
+    // q is p renormalised over half of its mass, the least that top-p 0.5 keeps
+    const p = logs([0.25, 0.25]);
+    const q = logs([0.5, 0.5]);
+    const mismatch = measureMismatch(q, p);
+    expect(mismatch.mean).toBeCloseTo(Math.LN2, 6);
+    const step = { mismatch, maskedFraction: 0 };
+    expect(mismatchAlarms(step, limits).join()).toMatch(/meanAbs.*kl/);
+    expect(mismatchAlarms(step, limitsUnder(limits, 0.5))).toEqual([]);
+    const worse = measureMismatch(logs([0.55, 0.55]), p);
+    expect(mismatchAlarms({ mismatch: worse, maskedFraction: 0 }, limitsUnder(limits, 0.5)).join()).toMatch(
+      /meanAbs 0\.743\).*kl/,
+    );
   });
 });
 

@@ -62,6 +62,16 @@ export function measureMismatch(sampler: Float32Array, learner: Float32Array): M
   };
 }
 
+/**
+ * The limits where samples come from the tokens that hold the share `topP`: the sampler's values are then higher
+ * than the learner's by −ln of the mass that was kept, which is −ln topP at most, with nothing wrong. What top-k
+ * cuts off has no such bound.
+ */
+export function limitsUnder(limits: MismatchLimits, topP: number): MismatchLimits {
+  const most = -Math.log(topP);
+  return { ...limits, meanAbs: limits.meanAbs + most, kl: limits.kl + klTerm('k3', most).value };
+}
+
 /** One phrase for each limit that is exceeded; a figure that is not a number exceeds its limit. */
 export function mismatchAlarms(
   { mismatch, maskedFraction }: { mismatch: Mismatch; maskedFraction: number },
@@ -75,5 +85,8 @@ export function mismatchAlarms(
   ];
   return figures
     .filter(([, value, , limit]) => !(value <= limit))
-    .map(([name, value, key, limit]) => `${name} ${Number(value.toPrecision(3))} (${key} ${limit})`);
+    .map(
+      ([name, value, key, limit]) =>
+        `${name} ${Number(value.toPrecision(3))} (${key} ${Number(limit.toPrecision(3))})`,
+    );
 }

@@ -14,6 +14,7 @@ import type { Query } from '../../env/types.ts';
 import { short } from '../../report/text.ts';
 import { corpusChars, memoryText, memoryWarnings } from '../../trainer/memory-plan.ts';
 import { dataWarnings, loadModel, type Model } from '../../trainer/prepare.ts';
+import { startState } from '../../trainer/start-run.ts';
 import type { Passed } from './checklist.ts';
 
 const LEAST_NODE = 20;
@@ -56,7 +57,7 @@ export function checkOverlap(train: Query[], validation: Query[]): Passed<null> 
 }
 
 /** config.json, tokenizer and chat template; null when the folder is still to be made, as the configuration says. */
-export function checkModel({ model }: Config): Passed<Model | null> {
+export function checkModel({ model, learner }: Config): Passed<Model | null> {
   const { path, build, chatTemplate } = model;
   if (build && !existsSync(join(path, 'config.json')))
     return {
@@ -69,7 +70,19 @@ export function checkModel({ model }: Config): Passed<Model | null> {
   return {
     value: read,
     detail: `${architecture}, ${layers} layers of ${hiddenSize}, ${vocabSize} tokens, ${maxPositions} positions; tokenizer and chat template fit`,
+    warnings:
+      learner.maxTreeTokens > maxPositions
+        ? [
+            `learner.maxTreeTokens ${learner.maxTreeTokens} is more than its ${maxPositions} positions: lower it, or longer calls fail`,
+          ]
+        : [],
   };
+}
+
+/** The adapter that the run starts from: readable, of the model, and of the configured shape. */
+export function checkStart(config: Config, model: Model): Passed<null> {
+  const { adapter } = startState(config, model.config);
+  return { value: null, detail: `${adapter.tensors.size} tensors in ${config.lora.start}` };
 }
 
 /** Every file and tensor that config.json asks for is there, in its shape and to its last byte; none too many. */
