@@ -92,15 +92,12 @@ async function firstAnnouncement(
   read: () => Promise<Announcement | null>,
   { run, signal, say }: WorkerOptions,
 ): Promise<Announcement | null> {
-  for (let told = false; !signal.aborted; ) {
-    const found = await Promise.race([
-      read(),
-      new Promise<null>((resolve) => signal.addEventListener('abort', () => resolve(null), { once: true })),
-    ]);
+  const left = sleep(2 ** 31 - 1, null, { signal, ref: false }).catch(() => null);
+  for (let told = false; !signal.aborted; told = true) {
+    const found = await Promise.race([read(), left]);
     if (found !== null || signal.aborted) return found;
     if (!told) say(`waits for the trainer of ${run}`);
-    told = true;
-    await sleep(LOOK_MS, undefined, { signal }).catch(() => {});
+    await Promise.race([sleep(LOOK_MS), left]);
   }
   return null;
 }

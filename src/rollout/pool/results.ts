@@ -39,6 +39,10 @@ export async function writeResult(
   const temporary = join(dirname(path), `.${jobId(job)}.tmp-${process.pid}-${written++}`);
   try {
     await mkdir(dirname(path), { recursive: true });
+  } catch (error) {
+    throw writeError(error, dirname(path));
+  }
+  try {
     const file = await open(temporary, 'w');
     try {
       await file.writeFile(`${JSON.stringify({ job: jobId(job), sha256: sha256(body) })}\n${body}\n`);
