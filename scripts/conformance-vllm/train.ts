@@ -16,7 +16,7 @@ const RUN = 'vllm';
 /** Nats: both sides are float32. */
 const PROOF = 2e-3;
 /** Trajectories of a step whose log-probabilities are computed again. */
-const RECOMPUTED = 8;
+export const RECOMPUTED = 8;
 
 /** One line of metrics.jsonl. */
 type Row = Record<string, number>;
@@ -82,6 +82,7 @@ export const trainArguments = (url: string, runs: string): string[] => {
   ];
 };
 
+/** Trains below `runs` with the server at `url`, and takes the run folder apart. `say`: lines for the user. */
 export async function trainOn(url: string, modelFolder: string, runs: string, say: (line: string) => void) {
   const endpoint = createEndpoint({ baseUrl: url, deadlineMs: 60_000, maxConcurrent: 8 });
   const listed = new Set<string>();
