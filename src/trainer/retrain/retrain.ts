@@ -168,14 +168,9 @@ async function collect(work: Work): Promise<JobAt<'train'> | HistoryRecord> {
   const { files, lines } = await readInbox(inbox, done);
   const sorted = sortPairs(lines, sets, corpus, holdout);
   const runs = new Set(history.map((record) => record.run));
-  const name = jobName(
-    config.run.name,
-    tools.now(),
-    (run) =>
-      runs.has(run) ||
-      existsSync(join(registry.reports, run)) ||
-      existsSync(runFolder({ run: { ...config.run, name: run } }).root),
-  );
+  const isTaken = (run: string): boolean =>
+    runs.has(run) || existsSync(runFolder({ run: { ...config.run, name: run } }).root);
+  const name = jobName(config.run.name, tools.now(), isTaken);
   const pairs = {
     train: sorted.train.length,
     heldOut: sorted.heldOut.length,

@@ -24,6 +24,15 @@ export function withRetrain(config: Config): RetrainConfig {
       'run.name',
       'shorten it: every job adds its date and a number',
     );
+  const { endpoint } = config;
+  const mapped =
+    endpoint.kind === 'vllm' ? endpoint.replicas.findIndex((one) => one.adapterRoot !== undefined) : -1;
+  if (mapped >= 0)
+    throw new UserError(
+      'stands for the adapters of one run, and every job is a run of its own',
+      `endpoint.replicas.${mapped}.adapterRoot`,
+      'mount run.dir and retrain.registry on the server under the paths that they have here, and leave it out',
+    );
   return { ...config, retrain };
 }
 
@@ -46,16 +55,17 @@ const hashOf = (value: unknown): string =>
 export const fullHash = (config: Config): string => hashOf(config);
 
 /** Of what an unfinished job must share with the configuration that goes on with it: all but the rules around it. */
-export function settingsHash({ retrain: _, ...rest }: Config): string {
+export function settingsHash({ retrain: _, pool: __, ...rest }: Config): string {
   return hashOf([...sharedSettings(rest)]);
 }
 
 /**
  * What the job trains: its own run on its own sets, from the champion. The warm start teaches what a champion
- * knows already, and would take it back to its beginnings: only a job without a champion has one.
+ * knows already, and would take it back to its beginnings: only a job without a champion has one. Rollouts run in
+ * the job's own process: workers of a pool wait for a run that they are told by name.
  */
 export function runConfigOf(config: RetrainConfig, registry: Registry, job: Job): Config {
-  const { retrain: _, sft, ...rest } = config;
+  const { retrain: _, pool: __, sft, ...rest } = config;
   const own = {
     ...rest,
     run: { ...config.run, name: job.run },

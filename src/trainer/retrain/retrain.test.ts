@@ -1,0 +1,351 @@
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, expect, test } from 'vitest';
+import { UserError } from '../../base/errors.ts';
+import { appendHistory, currentChampion, readHistory, setFile } from './registry.ts';
+import { lockRegistry } from './registry-lock.ts';
+import { type RetrainEnd, type RetrainOptions, type RetrainTools, retrain } from './retrain.ts';
+import { championStack, rollBack } from './rollback.ts';
+import { fakeTools, newPlace, type Place } from './test-support-retrain.ts';
+
+const places: Place[] = [];
+afterEach(() => {
+  for (const { root } of places.splice(0)) rmSync(root, { recursive: true, force: true });
+});
+const placeOf = (...change: string[]): Place => {
+  const place = newPlace(change);
+  places.push(place);
+  return place;
+};
+
+/** One job; its line in the history, or the word `interrupted`. */
+async function job(place: Place, tools: RetrainTools, change: Partial<RetrainOptions> = {}) {
+  const { signal } = new AbortController();
+  const options: RetrainOptions = {
+    config: place.config,
+    trigger: 'schedule',
+    fresh: false,
+    signal,
+    ...change,
+  };
+  const end: RetrainEnd = await retrain(options, tools);
+  return end.kind === 'ended' ? end.record : end.kind;
+}
+
+const kinds = ({ registry }: Place) => readHistory(registry).map(({ kind }) => kind);
+const lineCount = (file: string) => readFileSync(file, 'utf8').trim().split('\n').length;
+const CHAMPION = 'nightly-20261201-1-v3';
+const worthOf = (values: Record<string, number>) => (name: string | null) => values[name ?? 'base'] ?? 0;
+
+test('the first job trains from the start of the configuration, and is promoted when it beats the base model', async () => {
+  const place = placeOf();
+  place.put(0, 5);
+  const tools = fakeTools(worthOf({ base: 0.25, [CHAMPION]: 0.5 }));
+  const record = await job(place, tools);
+  expect(record).toMatchObject({
+    kind: 'promoted',
+    run: 'nightly-20261201-1',
+    before: null,
+    after: CHAMPION,
+    figures: { metric: 'recall', questions: 20, champion: 0.25, challenger: 0.5 },
+    pairs: { train: 5, heldOut: 0, known: 0, refused: 0 },
+    trainingSet: { questions: 8 },
+    by: { trigger: 'schedule', host: 'here' },
+  });
+  expect(tools.evaluated).toEqual([null, CHAMPION]);
+  const [trained] = tools.trained;
+  expect(trained!.sft).toBeDefined();
+  expect(trained!.lora.start).toBeUndefined();
+  expect(lineCount(trained!.data.train)).toBe(8);
+  expect(currentChampion(place.registry)).toBe(CHAMPION);
+  const kept = join(place.registry.champions, CHAMPION);
+  expect(readFileSync(join(kept, 'adapter_model.safetensors'), 'utf8')).toBe('nightly-20261201-1');
+  expect(readdirSync(place.registry.root).sort()).toEqual(
+    ['champions', 'current.json', 'fence', 'history.jsonl', 'reports', 'sets'].sort(),
+  );
+});
+
+test('later jobs start from the champion without the warm start, add to the set, and a worse one changes nothing', async () => {
+  const place = placeOf();
+  const worth = worthOf({ base: 0.2, [CHAMPION]: 0.4, 'nightly-20261201-2-v3': 0.1 });
+  place.put(0, 5);
+  const first = await job(place, fakeTools(worth));
+  place.put(5, 8);
+  const tools = fakeTools(worth);
+  const second = await job(place, tools);
+  expect(second).toMatchObject({
+    kind: 'refused',
+    run: 'nightly-20261201-2',
+    before: CHAMPION,
+    after: CHAMPION,
+    pairs: { train: 3, known: 0 },
+    trainingSet: { questions: 11 },
+  });
+  const [trained] = tools.trained;
+  expect(trained!.sft).toBeUndefined();
+  expect(trained!.lora.start).toBe(join(place.registry.champions, CHAMPION));
+  expect(trained!.retrain).toBeUndefined();
+  expect(currentChampion(place.registry)).toBe(CHAMPION);
+  expect(readdirSync(place.registry.champions)).toEqual([CHAMPION]);
+  // The sets of before are as they were.
+  if (typeof first !== 'string') expect(lineCount(setFile(place.registry, first.trainingSet!.hash))).toBe(8);
+});
+
+test('too few new pairs: nothing is trained, and they count again with the next ones', async () => {
+  const place = placeOf('retrain.minNewPairs=4');
+  place.put(0, 3);
+  const tools = fakeTools(() => 0.5);
+  expect(await job(place, tools)).toMatchObject({ kind: 'nothing', pairs: { train: 3 } });
+  expect(tools.trained).toEqual([]);
+  place.put(3, 5);
+  expect(await job(place, tools)).toMatchObject({ kind: 'refused', pairs: { train: 5 } });
+  expect(await job(place, tools)).toMatchObject({ kind: 'nothing', pairs: { train: 0, known: 0 } });
+});
+
+test('refused pairs are in a report, with file and line', async () => {
+  const place = placeOf();
+  place.put(0, 2);
+  writeFileSync(
+    join(place.root, 'inbox', 'z.jsonl'),
+    '{"id": "x", "query": "q", "gold": ["zz"]}\nnonsense\n',
+  );
+  const record = await job(
+    place,
+    fakeTools(() => 0),
+  );
+  expect(record).toMatchObject({ pairs: { train: 2, refused: 2 } });
+  const report = readFileSync(join(place.registry.reports, 'nightly-20261201-1', 'refused.jsonl'), 'utf8');
+  expect(
+    report
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line)),
+  ).toEqual([
+    { file: 'z.jsonl', line: 1, id: 'x', reason: 'gold article "zz" is not in the corpus' },
+    { file: 'z.jsonl', line: 2, id: null, reason: expect.stringContaining('not valid JSON') },
+  ]);
+});
+
+test('a growing held-out set is what both are measured on', async () => {
+  const place = placeOf('retrain.holdout=0.5');
+  place.put(0, 40);
+  const record = await job(
+    place,
+    fakeTools(() => 0.5),
+  );
+  if (typeof record === 'string') throw new Error(record);
+  const { heldOut } = record.pairs!;
+  expect(heldOut).toBeGreaterThan(8);
+  expect(record.figures!.questions).toBe(20 + heldOut);
+  place.put(0, 44);
+  const next = await job(
+    place,
+    fakeTools(() => 0.5),
+  );
+  if (typeof next === 'string') throw new Error(next);
+  expect(next.pairs!.known).toBe(40);
+  expect(next.heldOut!.questions).toBe(20 + heldOut + next.pairs!.heldOut);
+});
+
+test('a job that fails says so in the history, and the next one goes on where it was', async () => {
+  const place = placeOf();
+  place.put(0, 5);
+  const worth = worthOf({ base: 0.2, [CHAMPION]: 0.4 });
+  const broken = fakeTools(worth, {
+    evaluate: async () => {
+      throw new UserError('is down', 'endpoint');
+    },
+  });
+  await expect(job(place, broken)).rejects.toThrow('is down');
+  // Pairs that come meanwhile are for the job after this one.
+  place.put(5, 9);
+  const tools = fakeTools(worth);
+  expect(await job(place, tools)).toMatchObject({ kind: 'promoted', pairs: { train: 5 } });
+  expect(tools.trained).toEqual([]);
+  expect(kinds(place)).toEqual(['failed', 'promoted']);
+  expect(readHistory(place.registry)[0]).toMatchObject({
+    run: 'nightly-20261201-1',
+    why: expect.stringContaining('is down'),
+  });
+  expect(await job(place, fakeTools(worth))).toMatchObject({ pairs: { train: 4 } });
+});
+
+test('questions without a rollout decide nothing', async () => {
+  const place = placeOf();
+  place.put(0, 5);
+  const good = fakeTools(worthOf({ base: 0.2, [CHAMPION]: 0.9 }));
+  const failing: RetrainTools = {
+    ...good,
+    evaluate: async (...args) => ({ ...(await good.evaluate(...args)), failed: args[1] === null ? 1 : 0 }),
+  };
+  await expect(job(place, failing)).rejects.toThrow(
+    /1 of 20 held-out questions have no rollout of the champion/,
+  );
+  expect(currentChampion(place.registry)).toBe(null);
+});
+
+test('an interrupted job says nothing in the history and is gone on with; with other settings it is given up', async () => {
+  const place = placeOf();
+  place.put(0, 5);
+  const stopped = fakeTools(() => 0, { train: async () => null });
+  expect(await job(place, stopped)).toBe('interrupted');
+  expect(existsSync(place.registry.history)).toBe(false);
+  const config = { ...place.config, train: { ...place.config.train, evalEvery: 7 } };
+  // Rules around the training are not its settings.
+  const rules = { ...place.config, retrain: { ...place.config.retrain!, minNewPairs: 3 } };
+  expect(await job(place, stopped, { config: rules })).toBe('interrupted');
+  expect(stopped.lines.filter((text) => text.startsWith('going on with nightly-20261201-1'))).toHaveLength(1);
+  expect(
+    await job(
+      place,
+      fakeTools(() => 0),
+      { config },
+    ),
+  ).toMatchObject({ kind: 'refused', run: 'nightly-20261201-2' });
+  expect(kinds(place)).toEqual(['abandoned', 'refused']);
+});
+
+test('--fresh gives an unfinished job up, and its pairs count again', async () => {
+  const place = placeOf();
+  place.put(0, 5);
+  await job(
+    place,
+    fakeTools(() => 0, { train: async () => null }),
+  );
+  const record = await job(
+    place,
+    fakeTools(() => 0),
+    { fresh: true },
+  );
+  expect(record).toMatchObject({ kind: 'refused', run: 'nightly-20261201-2', pairs: { train: 5 } });
+});
+
+test('two at once: the second is skipped, says so in the history, and touches nothing', async () => {
+  const place = placeOf();
+  place.put(0, 5);
+  const second = fakeTools(() => 0);
+  let seen: unknown;
+  const first = fakeTools(() => 0);
+  const tools: RetrainTools = {
+    ...first,
+    train: async (...args) => {
+      seen = await job(place, second);
+      return first.train(...args);
+    },
+  };
+  expect(await job(place, tools)).toMatchObject({ kind: 'refused' });
+  expect(seen).toMatchObject({ kind: 'skipped', why: expect.stringContaining(`process ${process.pid}`) });
+  expect(second.trained).toEqual([]);
+  expect(kinds(place)).toEqual(['skipped', 'refused']);
+});
+
+test('a job whose lock was taken over writes nothing any more', async () => {
+  const place = placeOf();
+  place.put(0, 5);
+  const worth = worthOf({ base: 0.2, [CHAMPION]: 0.9 });
+  const tools = fakeTools(worth);
+  const thrown = job(place, {
+    ...tools,
+    async evaluate(...args) {
+      // As if this process had slept for so long that another one took the registry.
+      rmSync(join(place.registry.root, '.lock'), { force: true });
+      const other = await lockRegistry(place.registry.root, new Date(0));
+      if (!('heldBy' in other)) other.release();
+      return tools.evaluate(...args);
+    },
+  });
+  await expect(thrown).rejects.toThrow(/another process took the registry/);
+  expect(currentChampion(place.registry)).toBe(null);
+  expect(existsSync(place.registry.history)).toBe(false);
+});
+
+test('a champion that was rolled back during the job is not replaced by what was measured against it', async () => {
+  const place = placeOf();
+  const worth = worthOf({ base: 0.2, [CHAMPION]: 0.4, 'nightly-20261201-2-v3': 0.6 });
+  place.put(0, 5);
+  await job(place, fakeTools(worth));
+  place.put(5, 9);
+  const about = { at: new Date(0), host: 'here', fullHash: 'h' };
+  // Killed behind the decision.
+  const dying = fakeTools(worth, {
+    log(text) {
+      if (text.endsWith('next is end')) throw new Error('dead');
+    },
+  });
+  await expect(job(place, dying)).rejects.toThrow('dead');
+  await rollBack(place.registry.root, null, about);
+  const record = await job(place, fakeTools(worth));
+  expect(record).toMatchObject({
+    kind: 'refused',
+    why: expect.stringContaining('champion changed'),
+    after: null,
+  });
+  expect(currentChampion(place.registry)).toBe(null);
+});
+
+test('rolling back twice goes further back, and a champion may be named', async () => {
+  const place = placeOf();
+  const names = [1, 2, 3].map((n) => `nightly-20261201-${n}-v3`);
+  const worth = (name: string | null) => (name === null ? 0 : 0.2 * (1 + names.indexOf(name)));
+  for (const n of [0, 1, 2]) {
+    place.put(n * 5, n * 5 + 5);
+    await job(place, fakeTools(worth));
+  }
+  const about = { at: new Date(0), host: 'here', fullHash: 'h' };
+  const { root } = place.registry;
+  const back = async (to: string | null = null) => (await rollBack(root, to, about)).after;
+  expect(currentChampion(place.registry)).toBe(names[2]);
+  expect(await back()).toBe(names[1]);
+  expect(await back()).toBe(names[0]);
+  expect(await back()).toBe(null);
+  await expect(back()).rejects.toThrow(/no champion to go back from/);
+  expect(await back(names[2]!)).toBe(names[2]);
+  expect(await back(names[0]!)).toBe(names[0]);
+  await expect(back(names[0]!)).rejects.toThrow(/champion already/);
+  await expect(back('other')).rejects.toThrow(/no champion of this registry/);
+  await expect(back('../champions')).rejects.toThrow(/no champion of this registry/);
+  // The next job is measured against what is in use now.
+  place.put(20, 25);
+  expect(
+    await job(
+      place,
+      fakeTools(() => 0),
+    ),
+  ).toMatchObject({ before: names[0], kind: 'refused' });
+  expect(kinds(place).filter((kind) => kind === 'rolled-back')).toHaveLength(5);
+});
+
+test('the stack of champions, from the history alone', () => {
+  const at = (kind: 'promoted' | 'rolled-back' | 'refused', after: string | null) =>
+    ({ kind, after, at: '', why: '', by: { trigger: 'hand', host: '' }, lexpo: '' }) as const;
+  expect(championStack([at('promoted', 'a'), at('promoted', 'b'), at('refused', 'b')])).toEqual(['a', 'b']);
+  expect(championStack([at('promoted', 'a'), at('promoted', 'b'), at('rolled-back', 'a')])).toEqual(['a']);
+  const again = [at('promoted', 'a'), at('promoted', 'b'), at('rolled-back', 'a'), at('promoted', 'c')];
+  expect(championStack(again)).toEqual(['a', 'c']);
+  expect(championStack([...again, at('rolled-back', 'b')])).toEqual(['a', 'c', 'b']);
+  expect(championStack([at('promoted', 'a'), at('rolled-back', null)])).toEqual([]);
+});
+
+test('a torn line of the history is nobody’s; what comes next has a line of its own', async () => {
+  const place = placeOf();
+  mkdirSync(place.registry.root);
+  const record = { at: 'x', kind: 'nothing', why: '', by: { trigger: 'hand', host: '' }, lexpo: '' } as const;
+  await appendHistory(place.registry, record);
+  writeFileSync(place.registry.history, '{"at":"y","kin', { flag: 'a' });
+  await appendHistory(place.registry, record);
+  expect(readHistory(place.registry)).toEqual([record, record]);
+  writeFileSync(place.registry.history, '{"kind":"promoted"}\n', { flag: 'a' });
+  expect(() => readHistory(place.registry)).toThrow(/history.jsonl:4: at: .*newer lexpo/s);
+});
+
+test('what cannot be: no section, a name too long, a server that knows one folder of adapters', async () => {
+  const place = placeOf();
+  const tools = fakeTools(() => 0);
+  const { retrain: _, ...without } = place.config;
+  await expect(job(place, tools, { config: without })).rejects.toThrow(/retrain: the section is missing/);
+  const long = { ...place.config, run: { ...place.config.run, name: 'n'.repeat(53) } };
+  await expect(job(place, tools, { config: long })).rejects.toThrow(/run.name: is longer than 52/);
+  rmSync(join(place.root, 'inbox'), { recursive: true });
+  await expect(job(place, tools)).rejects.toThrow(/inbox: no such folder/);
+  expect(kinds(place)).toEqual(['failed']);
+});
