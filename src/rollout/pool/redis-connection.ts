@@ -1,4 +1,5 @@
 /** The connection to Redis: opened, checked, and what may be wrong with it told in a sentence. */
+import { isIP } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis, type RedisOptions } from 'ioredis';
 import { messageOf, UserError } from '../../base/errors.ts';
@@ -32,7 +33,9 @@ function optionsOf({ url, username, password, ca }: RedisAddress): RedisOptions 
     db: Number(at.pathname.slice(1) || 0),
     username: username ?? (decodeURIComponent(at.username) || undefined),
     password: password ?? (decodeURIComponent(at.password) || undefined),
-    ...(at.protocol === 'rediss:' ? { tls: { servername: host, ...(ca === undefined ? {} : { ca }) } } : {}),
+    ...(at.protocol === 'rediss:'
+      ? { tls: { ...(isIP(host) ? {} : { servername: host }), ...(ca ? { ca } : {}) } }
+      : {}),
     lazyConnect: true,
     // A command waits for the connection to come back; whoever waits for it has a deadline of its own.
     maxRetriesPerRequest: null,
