@@ -100,6 +100,8 @@ export function createRotation(
       if (member.out === null) {
         member.exits++;
         say(`${member.name} leaves the rotation: ${reason}`);
+      } else if (member.out !== reason) {
+        say(`${member.name} stays out: ${reason}`);
       }
       member.out = reason;
     },
