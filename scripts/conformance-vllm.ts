@@ -42,17 +42,14 @@ async function conformance(): Promise<void> {
     return;
   }
   const scratch = mkdtempSync(join(tmpdir(), 'lexpo-vllm-'));
-  try {
-    const results = await measure(environment.python, environment.versions, scratch);
-    writeFileSync(REPORT, report(results));
-    const wrong = failures(results);
-    for (const one of wrong) console.log(`FAIL ${one}`);
-    console.log('written to docs/conformance-vllm.md');
-    console.log(lastLine(results));
-    if (wrong.length > 0) process.exitCode = 1;
-  } finally {
-    rmSync(scratch, { recursive: true, force: true });
-  }
+  process.once('exit', () => rmSync(scratch, { recursive: true, force: true }));
+  const results = await measure(environment.python, environment.versions, scratch);
+  writeFileSync(REPORT, report(results));
+  const wrong = failures(results);
+  for (const one of wrong) console.log(`FAIL ${one}`);
+  console.log('written to docs/conformance-vllm.md');
+  console.log(lastLine(results));
+  if (wrong.length > 0) process.exitCode = 1;
 }
 
 async function measure(python: string, versions: Record<string, string>, scratch: string): Promise<Results> {

@@ -1,6 +1,6 @@
 /**
  * The Python with vLLM: the one that LEXPO_VLLM names, else a virtual environment in `.venv-vllm`, made on first
- * use with vLLM's CPU build (one or two gigabytes; Linux on x86-64 or ARM).
+ * use with vLLM’s CPU build (Linux; two gigabytes, seven where only the CUDA build of PyTorch is to be had).
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
