@@ -188,6 +188,22 @@ describe('install', () => {
   });
 });
 
+it('a replica that is being made ready while the others flip comes back with the new version', async () => {
+  const { servers, replicas, timer } = fakeReplicas(2);
+  await replicas.install(adapterOf(1));
+  let release = (): void => {};
+  servers[1]!.restart();
+  servers[1]!.faults.load = () => new Promise<void>((resolve) => (release = resolve));
+  await timer.advance(1_000);
+  expect(outOf(replicas)).toEqual(['b']);
+  await replicas.install(adapterOf(2));
+  servers[1]!.faults = {};
+  release();
+  await settle();
+  expect(outOf(replicas)).toEqual([]);
+  expect([...servers[1]!.loaded.keys()]).toEqual(['run-v2']);
+});
+
 describe('what stays loaded', () => {
   it('versions within the staleness bound, and those held', async () => {
     const { servers, replicas } = fakeReplicas(2, { staleness: 2 });
