@@ -6,13 +6,13 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { errorReply, type Fault, type FaultKind, htmlReply, tell, UNAPPLIED } from './faults.ts';
+import { errorReply, type Fault, htmlReply, tell, UNAPPLIED } from './faults.ts';
 import { answerHonestly, type HonestOptions, type Loaded, routeOf, type State } from './honest.ts';
 import { fakeModel } from './model.ts';
 import type { Reply } from './reply.ts';
 import { playScript, type Route, type Rule } from './script.ts';
 
-export type { Fault, FaultKind } from './faults.ts';
+export type { Fault } from './faults.ts';
 export { adapterShift, type FakeModel, fakeModel, promptLogprobs } from './model.ts';
 export type { Route, Rule } from './script.ts';
 
@@ -27,7 +27,7 @@ export interface HostileOptions extends Partial<HonestOptions> {
 export interface Seen {
   route: Route;
   body: Record<string, unknown>;
-  fault: FaultKind | null;
+  fault: Fault | null;
   applied: boolean;
 }
 
@@ -69,7 +69,7 @@ export async function startHostileEndpoint(
     const path = (request.url ?? '/').split('?')[0]!;
     const route = routeOf(request.method ?? 'GET', path, body ?? {});
     const fault = faultOf(route);
-    const entry: Seen = { route, body: body ?? {}, fault: fault?.kind ?? null, applied: false };
+    const entry: Seen = { route, body: body ?? {}, fault, applied: false };
     seen.push(entry);
     if (fault?.kind === 'slow') await sleep(fault.ms, undefined, { ref: false });
     if (fault?.kind === 'crash') state.loaded = [];
