@@ -7,7 +7,7 @@ import type { Config } from '../config/schema.ts';
 import type { Facts } from '../rollout/pool/job.ts';
 import { inProcessPool, type RolloutPool } from '../rollout/pool/pool.ts';
 import { addressName, openRedis } from '../rollout/pool/redis-connection.ts';
-import { openRedisPool, type PoolCounts } from '../rollout/pool/redis-pool.ts';
+import { openRedisPool, type PoolCounts, type RedisPool } from '../rollout/pool/redis-pool.ts';
 import type { Replicas } from '../rollout/replicas.ts';
 import type { RolloutContext } from '../rollout/roll-out.ts';
 import { redisAddress } from './pool-address.ts';
@@ -69,6 +69,7 @@ export async function openPool(parts: PoolParts): Promise<TrainerPool> {
     return {
       ...pool,
       async close() {
+        await tellCounts(pool, say);
         await pool.close();
         redis.disconnect();
       },
@@ -77,6 +78,14 @@ export async function openPool(parts: PoolParts): Promise<TrainerPool> {
     redis.disconnect();
     throw error;
   }
+}
+
+async function tellCounts(pool: RedisPool, say: (line: string) => void): Promise<void> {
+  const { ok, failed, failedAttempts, reused, duplicates, forgotten } = await pool.counts();
+  say(
+    `pool: ${ok} rollouts, ${failed} failed; ${failedAttempts} attempts failed, ${reused} results of an earlier trainer, ` +
+      `${duplicates ?? 'unknown'} late duplicates dropped, ${forgotten} groups forgotten by Redis and asked for again`,
+  );
 }
 
 /** Those in rotation; while none is, all: one of them comes back. */

@@ -35,7 +35,7 @@ export async function runWorker({ config, concurrency, signal, say }: WorkOption
       'pool',
       'add the section pool, such as pool: {}',
     );
-  const { jobDeadlineMs, lockMs, drainMs } = config.pool;
+  const { jobDeadlineMs, backoffMs, lockMs, drainMs } = config.pool;
   const address = redisAddress(config.pool);
   const apiKey = endpointKey(config);
   const data = await loadData(config);
@@ -66,6 +66,7 @@ export async function runWorker({ config, concurrency, signal, say }: WorkOption
       resultsDir: resultsDir(config),
       concurrency,
       jobDeadlineMs,
+      backoffMs,
       lockMs,
       drainMs,
       useEndpoints: (now) => {

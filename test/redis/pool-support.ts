@@ -97,6 +97,7 @@ export function createStage(url: string): Stage {
         resultsDir: join(folder, 'results'),
         concurrency: 8,
         jobDeadlineMs: 30_000,
+        backoffMs: 10,
         lockMs: 1_000,
         drainMs: 5_000,
         useEndpoints: () => {},

@@ -27,6 +27,7 @@ await work({
   resultsDir: resultsDir!,
   concurrency: 4,
   jobDeadlineMs: 500,
+  backoffMs: 10,
   lockMs: 1_000,
   drainMs: 1_000,
   useEndpoints: () => {},

@@ -64,8 +64,8 @@ export interface PoolCounts {
   failed: number;
   /** Failed attempts, replaced ones included. */
   failedAttempts: number;
-  /** Results that came when their job had one: dropped. */
-  duplicates: number;
+  /** Results that came when their job had one: dropped. Null when Redis does not say. */
+  duplicates: number | null;
   /** Flows that Redis forgot and that were put there again. */
   forgotten: number;
 }
@@ -189,7 +189,7 @@ export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPoo
           jobId: jobId(job),
           ignoreDependencyOnFailure: true,
           attempts,
-          backoff: { type: 'exponential', delay: backoffMs, jitter: 0.5 },
+          backoff: { type: 'custom', delay: backoffMs },
           ...KEEP,
         },
       })),
@@ -360,8 +360,9 @@ export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPoo
       }),
     forget: (step) => removeResults(resultsDir, step),
     async counts() {
-      const duplicates = Number(await redis.hget(countsKey(prefix, run), 'duplicates'));
-      return { ...own, duplicates };
+      const asked = redis.hget(countsKey(prefix, run), 'duplicates');
+      const told = await Promise.race([asked.catch(() => undefined), wait(CLOSE_MS)]);
+      return { ...own, duplicates: told === undefined ? null : Number(told) };
     },
     async close() {
       closed.abort();

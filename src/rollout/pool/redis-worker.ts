@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Job, UnrecoverableError, Worker } from 'bullmq';
 import type { Redis } from 'ioredis';
 import { messageOf, UserError } from '../../base/errors.ts';
+import { stream } from '../../base/random.ts';
 import { RolloutFailure } from '../rollout-failure.ts';
 import type { Trajectory } from '../trajectory.ts';
 import { jobFailure } from './failures.ts';
@@ -34,6 +35,8 @@ export interface WorkerOptions {
   resultsDir: string;
   concurrency: number;
   jobDeadlineMs: number;
+  /** Before the second attempt of a job; doubled for each further one. */
+  backoffMs: number;
   lockMs: number;
   /** From the signal on: what the rollouts under way get before they are cancelled. */
   drainMs: number;
@@ -148,8 +151,9 @@ function startWorker(options: WorkerOptions): Worker {
       concurrency,
       lockDuration: lockMs,
       stalledInterval: lockMs,
-      // What kills every worker that takes it must end: the job's own attempts count these too.
+      // What kills every worker that takes it must end.
       maxStalledCount: 10,
+      settings: { backoffStrategy: (made, _type, _error, job) => backoff(options.backoffMs, made, job?.id) },
     },
   );
   let last = '';
@@ -160,6 +164,14 @@ function startWorker(options: WorkerOptions): Worker {
     last = line;
   });
   return worker;
+}
+
+const BACKOFF_MOST_MS = 30_000;
+
+/** Before attempt `made + 1`: doubled each time, spread by half, the same for the same job. */
+export function backoff(firstMs: number, made: number, id = ''): number {
+  const whole = Math.min(BACKOFF_MOST_MS, firstMs * 2 ** Math.min(made - 1, 30));
+  return Math.round(whole * (1 - 0.5 * stream(0, 'backoff', id, made).next()));
 }
 
 async function runJob(
