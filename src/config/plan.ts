@@ -122,7 +122,7 @@ export function estimateMemory(
   const parameters = parameterCount(decoder);
   const shapes = [...loraTensorShapes(decoder, config.lora).values()];
   const adapterParameters = shapes.reduce((sum, [rows, columns]) => sum + rows * columns, 0);
-  const weights = parameters * weightBytes(config.learner);
+  const weights = parameters * weightBytes(config);
   const adapter = adapterParameters * 4 * 7;
   const perPosition = floatsPerPosition(config, decoder) + floatsToScore(config, decoder);
   const activations = config.learner.tokensPerPass * 4 * perPosition;
@@ -142,7 +142,8 @@ function floatsToScore({ learner }: Pick<Config, 'learner'>, decoder: DecoderCon
   return 0.6 * layerFloats(decoder) + decoder.heads * learner.maxTreeTokens + head;
 }
 
-function servingBytes({ learner, rollout }: Config, decoder: DecoderConfig): number {
+function servingBytes({ learner, rollout, endpoint }: Config, decoder: DecoderConfig): number {
+  if (endpoint.kind !== 'embedded') return 0;
   const { layers, kvHeads, headDim, heads } = decoder;
   const keysAndValues = 2 * layers * kvHeads * headDim * 4;
   const rows = Math.min(SERVER.rows, rollout.concurrency);
@@ -171,11 +172,13 @@ export function floatsPerPosition(
 const memoryOf = (learner: Config['learner']) =>
   learner.kind === 'torch' ? { recompute: learner.gradientCheckpointing, rowChunks: 1 } : learner.memory;
 
-/** Bytes for a parameter of the base model, all copies together. */
-const weightBytes = (learner: Config['learner']): number =>
-  learner.kind === 'torch'
-    ? 4 * SERVER_GRAPHS + learner.processes * (learner.dtype === 'float32' ? 4 : 2)
-    : 4 * (SERVER_GRAPHS + LEARNER_GRAPHS);
+/** Bytes for a parameter of the base model, all copies in this process together. */
+function weightBytes({ learner, endpoint }: Pick<Config, 'learner' | 'endpoint'>): number {
+  const server = endpoint.kind === 'embedded' ? 4 * SERVER_GRAPHS : 0;
+  return learner.kind === 'torch'
+    ? server + learner.processes * (learner.dtype === 'float32' ? 4 : 2)
+    : server + 4 * LEARNER_GRAPHS;
+}
 
 /** What is allowed, but probably not meant: one sentence each. */
 export function configWarnings(config: Config, facts?: Pick<PlanFacts, 'trainQueries'>): string[] {
