@@ -4,6 +4,7 @@
  * answers, a cache the answers of an older version: both may lie within a tolerance that half precision needs,
  * so what is served may not be nearer to one of them than to the learner either.
  */
+import { createHash } from 'node:crypto';
 import { UserError } from '../base/errors.ts';
 import type { Endpoint } from './endpoint.ts';
 
@@ -130,3 +131,10 @@ export function judge(
 
 const samePrompt = (a: Proof, b: Proof): boolean =>
   a.ids.length === b.ids.length && a.ids.every((id, i) => id === b.ids[i]);
+
+/**
+ * Salt of a server's prompt cache, by the adapter's weights: a run that was started afresh has the names of
+ * the run before it, and the servers may still hold keys and values under them.
+ */
+export const saltOf = ({ version, proof }: ServedAdapter): string | null =>
+  proof && `v${version}-${createHash('sha256').update(JSON.stringify(proof)).digest('hex').slice(0, 16)}`;

@@ -38,7 +38,7 @@ async function again<T>(
 }
 
 const passing = ({ reason, status = 0 }: RolloutFailure): boolean =>
-  reason === 'connection' || reason === 'overloaded' || status >= 500;
+  reason === 'connection' || reason === 'overloaded' || status === 429 || status >= 500;
 
 /**
  * Loads `adapter` under its name. Loading is not idempotent, so before every try the server is asked whether

@@ -9,11 +9,10 @@
  * unloaded from each replica as soon as no call under its name is under way there. Folders are never deleted:
  * a server may read one again at any time.
  */
-import { createHash } from 'node:crypto';
 import { messageOf, UserError } from '../base/errors.ts';
-import type { CompletionCall, Endpoint } from './endpoint.ts';
+import type { CompletionCall, Endpoint, ModelCard } from './endpoint.ts';
 import { createLimit } from './limit.ts';
-import type { ServedAdapter } from './proof.ts';
+import { type ServedAdapter, saltOf } from './proof.ts';
 import {
   type Attempt,
   loadOn,
@@ -87,6 +86,8 @@ const MISSES = 2;
 const TRIES = 3;
 /** Adapters that a replica may fail to unload. */
 const LEFT_OVER = 4;
+/** Adapters that were to be published last, and may still be loaded somewhere though no version in use. */
+const REMEMBERED = 8;
 
 export function createReplicas(options: ReplicasOptions): Replicas {
   const { deadlineMs, tolerance, staleness = 0, healthEveryMs, timer, say } = options;
@@ -95,6 +96,10 @@ export function createReplicas(options: ReplicasOptions): Replicas {
   const live = new Map<string, { adapter: ServedAdapter; held: boolean; salt: string | null }>();
   const limit = createLimit(options.maxConcurrent);
   const wait = (ms: number): Promise<void> => new Promise((resolve) => void timer.after(ms, resolve));
+  /** Names that are being loaded, and may become live. */
+  const coming = new Set<string>();
+  /** What a replica might answer with in place of a new adapter, beside the versions in use. */
+  let remembered: ServedAdapter[] = [];
   /** Counts what has become live. */
   let changes = 0;
   let closed = false;
@@ -108,25 +113,44 @@ export function createReplicas(options: ReplicasOptions): Replicas {
         'start it again',
       );
     // Noted before it is sent: a load whose answer was lost has to be taken away too.
-    const note = (): void => void member.loaded.add(adapter.name);
+    const note = (): void => {
+      member.loaded.add(adapter.name);
+      member.sent.add(adapter.name);
+    };
     if (options.adopt) note();
-    await loadOn(member, adapter, wait, note);
-    const older = [...live.values()].map((other) => other.adapter);
-    await proveOn(member, adapter, { tolerance, older }, wait);
+    const older = [...remembered, ...[...live.values()].map((other) => other.adapter)];
+    try {
+      await loadOn(member, adapter, wait, note);
+      await proveOn(member, adapter, { tolerance, older }, wait);
+    } catch (error) {
+      // What is wrong under the name would be found there by the next try too.
+      if (!mayBeDead(error) && member.loaded.has(adapter.name)) await discard(member, adapter.name);
+      throw error;
+    }
   }
 
-  /** Unloads what is not in use and has no call under way there. */
-  async function clear(member: Member): Promise<void> {
-    for (const name of [...member.loaded]) {
-      if (live.has(name) || member.asked.has(name)) continue;
-      try {
-        await unloadFrom(member, name);
-        if (!live.has(name)) member.loaded.delete(name);
-      } catch (error) {
-        // Tried again at the next version; `serve` refuses when it never succeeds.
-        say(`${member.name} does not unload ${name}: ${messageOf(error)}`);
-      }
+  /** Unloads an adapter, unless a call of it is under way there. */
+  async function discard(member: Member, name: string): Promise<void> {
+    if (member.asked.has(name)) return;
+    try {
+      await unloadFrom(member, name);
+      member.loaded.delete(name);
+    } catch (error) {
+      // Tried again at the next health check; `serve` refuses when it never succeeds.
+      say(`${member.name} does not unload ${name}: ${messageOf(error)}`);
     }
+  }
+
+  /** Unloads what is not in use. */
+  async function clear(member: Member): Promise<void> {
+    for (const name of [...member.loaded])
+      if (!live.has(name) && !coming.has(name)) await discard(member, name);
+  }
+
+  /** A load that was given up may be done all the same: what is listed later is unloaded then. */
+  async function reclaim(member: Member, cards: readonly ModelCard[]): Promise<void> {
+    for (const { id } of cards) if (member.sent.has(id)) member.loaded.add(id);
+    await clear(member);
   }
 
   /** One health check at a time; a replica that is out and answers is made ready and comes back. */
@@ -143,10 +167,10 @@ export function createReplicas(options: ReplicasOptions): Replicas {
       await member.endpoint.health(Math.max(1_000, healthEveryMs));
       member.misses = 0;
       if (member.out === null) {
-        const lost = misplaced(member, wanted, await member.endpoint.listModels());
-        const names = lost.map(({ name }) => name).filter((name) => live.has(name));
-        if (names.length === 0) return;
-        takeOut(member, `no longer has ${names.join(', ')}: it was started again`);
+        const cards = await member.endpoint.listModels();
+        const lost = misplaced(member, wanted, cards).filter(({ name }) => live.has(name));
+        if (lost.length === 0) return await reclaim(member, cards);
+        takeOut(member, `no longer has ${lost.map(({ name }) => name).join(', ')}: it was started again`);
       }
       await restore(member);
     } catch (error) {
@@ -157,11 +181,10 @@ export function createReplicas(options: ReplicasOptions): Replicas {
   }
 
   async function restore(member: Member): Promise<void> {
-    let seen: number;
-    do {
+    for (let seen = -1; seen !== changes; ) {
       seen = changes;
       for (const { adapter } of [...live.values()]) await serve(member, adapter);
-    } while (seen !== changes);
+    }
     rotation.bringBack(member);
     await clear(member);
   }
@@ -216,7 +239,10 @@ export function createReplicas(options: ReplicasOptions): Replicas {
 
   async function spread(adapter: ServedAdapter, held: boolean): Promise<void> {
     const targets = await rotation.some(timer.now() + deadlineMs);
+    coming.add(adapter.name);
     const tried = await Promise.all(targets.map((member) => attempt(member, adapter)));
+    coming.delete(adapter.name);
+    remembered = [adapter, ...remembered].slice(0, REMEMBERED);
     const good = new Set(tried.filter(({ error, gone }) => !error && !gone).map(({ member }) => member));
     const bad = tried.filter(({ error, gone }) => error && !gone);
     if (good.size === 0 || (bad.length > 0 && options.onPartialFailure === 'keep-old')) {
@@ -236,12 +262,12 @@ export function createReplicas(options: ReplicasOptions): Replicas {
     await Promise.all(inRotation().map(clear));
   }
 
-  /** Leaves of the live versions those that the staleness bound of `version` lets stand. */
+  /** Leaves of the live versions the newest `staleness` before `version`: some numbers were never published. */
   function forgetBefore(version: number): void {
-    for (const [name, { adapter, held }] of live) {
-      const kept = adapter.version < version && adapter.version >= version - staleness;
-      if (!held && !kept) live.delete(name);
-    }
+    const ours = [...live.values()].filter(({ held }) => !held).map(({ adapter }) => adapter);
+    const before = ours.filter((one) => one.version < version).sort((a, b) => b.version - a.version);
+    const kept = before.slice(0, staleness);
+    for (const adapter of ours) if (!kept.includes(adapter)) live.delete(adapter.name);
   }
 
   function tick(): void {
@@ -272,10 +298,3 @@ export function createReplicas(options: ReplicasOptions): Replicas {
     },
   };
 }
-
-/**
- * Salt of a server's prompt cache, by the adapter's weights: a run that was started afresh has the names of
- * the run before it, and the servers may still hold keys and values under them.
- */
-const saltOf = ({ version, proof }: ServedAdapter): string | null =>
-  proof && `v${version}-${createHash('sha256').update(JSON.stringify(proof)).digest('hex').slice(0, 16)}`;

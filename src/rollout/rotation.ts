@@ -31,6 +31,8 @@ export interface Member extends ReplicaOptions {
   asked: Map<string, number>;
   /** Adapters that are ours to unload. */
   loaded: Set<string>;
+  /** Names of all loads that were ever sent to it. */
+  sent: Set<string>;
   /** How often it left the rotation. */
   exits: number;
   /** Health checks in a row without an answer in time. */
@@ -61,6 +63,7 @@ export function createRotation(
       inFlight: 0,
       asked: new Map(),
       loaded: new Set(),
+      sent: new Set(),
       exits: 0,
       misses: 0,
       checking: null,
