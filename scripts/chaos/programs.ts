@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
 export interface Program {
+  pid: number;
   /** Everything said so far, on both streams. */
   said(): string;
   alive(): boolean;
@@ -27,6 +28,7 @@ export function lexpo(args: readonly string[]): Program {
   const ended = once(child, 'exit').then(([code]) => code as number | null);
   const alive = (): boolean => child.exitCode === null && child.signalCode === null;
   return {
+    pid: child.pid!,
     said: () => said,
     alive,
     ended,
