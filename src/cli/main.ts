@@ -157,6 +157,21 @@ function createProgram(streams: Streams, exit: (code: number) => void): Command 
     );
 
   program
+    .command('schedule')
+    .description('retraining by the clock, over Redis: set a schedule, look at it, and do its jobs')
+    .argument('<config>', 'YAML file with a section retrain, such as configs/nightly.yaml')
+    .option('--cron <pattern>', 'set the schedule of this configuration, such as "0 3 * * *"')
+    .option('--tz <zone>', 'time zone of the pattern, such as Europe/Berlin', 'UTC')
+    .option('--list', 'show the schedules on this Redis')
+    .option('--remove', 'remove the schedule of this configuration')
+    .option('--now', 'ask for one job beside the schedule')
+    .option('--work', 'be the process that does the jobs, until it is told to end')
+    .option('--set <path=value>', 'set a key of the configuration; may be repeated', collect, [])
+    .action(async (config, options) =>
+      exit(await (await import('./schedule.ts')).schedule(config, options, streams)),
+    );
+
+  program
     .command('build-model')
     .description("make a configuration's base model, if it says how and the folder is absent")
     .argument('<config>', 'YAML file with a section model.build')

@@ -9,7 +9,7 @@ const variable = z
   .string()
   .regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'the name of an environment variable, not the value itself');
 
-const redis = z.strictObject({
+export const redis = z.strictObject({
   /** `rediss://` for TLS, with the number of the database as its path. Left out: 127.0.0.1:6379. */
   url: z
     .string()

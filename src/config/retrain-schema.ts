@@ -1,6 +1,7 @@
 /** The section `retrain`: what a retraining job reads, what a challenger must show, and where champions live. */
 import { z } from 'zod';
 import { atLeastZero, count, filled, share } from './fields.ts';
+import { redis } from './pool-schema.ts';
 
 const promote = z.strictObject({
   /** Held-out figure at `eval.k` on which champion and challenger meet, question by question. */
@@ -29,4 +30,6 @@ export const retrain = z.strictObject({
   /** Share of the new pairs that joins the held-out questions; 0: they stay those of data.validation. */
   holdout: share.max(0.9).default(0),
   promote: promote.prefault({}),
+  /** Where `lexpo schedule` keeps its schedules; `lexpo retrain` needs none. */
+  redis: redis.prefault({}),
 });

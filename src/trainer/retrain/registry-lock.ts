@@ -13,6 +13,7 @@ import { existsSync, linkSync, mkdirSync, readFileSync, readlinkSync, renameSync
 import { stat, utimes, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { writeError, writeFileAtomic } from '../../base/atomic-write.ts';
 import { messageOf, UserError } from '../../base/errors.ts';
@@ -29,6 +30,8 @@ export interface RegistryLock {
 export interface LockOptions {
   /** At least this fence, as another lock gave it; a registry that has seen a higher one is not taken. */
   fence?: number | undefined;
+  /** How long to wait for it. */
+  patienceMs?: number | undefined;
   heartbeatMs?: number;
   /** Silence after which a holder counts as dead. */
   staleMs?: number;
@@ -46,6 +49,9 @@ type Holder = z.infer<typeof holderSchema>;
 
 const HEARTBEAT_MS = 5_000;
 const STALE_MS = 60_000;
+const LOOK_MS = 500;
+/** Patience that outlasts a holder which died on another machine. */
+export const PAST_THE_DEAD_MS = STALE_MS + 4 * HEARTBEAT_MS;
 
 /** The highest fence that the registry has seen; 0 for none. */
 export function lastFence(root: string): number {
@@ -65,7 +71,7 @@ export async function lockRegistry(
   now: Date,
   options: LockOptions = {},
 ): Promise<RegistryLock | { heldBy: string }> {
-  const { heartbeatMs = HEARTBEAT_MS, staleMs = STALE_MS } = options;
+  const { heartbeatMs = HEARTBEAT_MS, staleMs = STALE_MS, patienceMs = 0 } = options;
   const path = join(root, '.lock');
   const me: Holder = {
     token: randomUUID(),
@@ -76,11 +82,15 @@ export async function lockRegistry(
   };
   try {
     mkdirSync(root, { recursive: true });
-    while (!(await create(path, me))) {
+    for (let waited = 0; !(await create(path, me)); ) {
       const holder = readHolder(path);
       if (holder === null) continue;
-      if (!isDead(holder) && !(await isSilent(path, me.token, staleMs))) return { heldBy: nameOf(holder) };
-      takeAway(path, holder, me.token);
+      if (isDead(holder) || (await isSilent(path, me.token, staleMs))) takeAway(path, holder, me.token);
+      else if (waited >= patienceMs) return { heldBy: nameOf(holder) };
+      else {
+        await sleep(LOOK_MS);
+        waited += LOOK_MS;
+      }
     }
     const seen = lastFence(root);
     const fence = options.fence ?? seen + 1;

@@ -13,7 +13,7 @@
  */
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
-import { copyFile, open, readdir, rm, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, open, readdir, rm, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import { writeError, writeFileAtomic, writeFolderAtomic } from '../../base/atomic-write.ts';
@@ -126,6 +126,7 @@ export function readHistory(registry: Registry): HistoryRecord[] {
 /** Appends one record and flushes it. One write, so that two processes never mix their lines. */
 export async function appendHistory(registry: Registry, record: HistoryRecord): Promise<void> {
   try {
+    await mkdir(registry.root, { recursive: true });
     const handle = await open(registry.history, 'a+');
     try {
       const { size } = await handle.stat();

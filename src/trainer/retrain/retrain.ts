@@ -62,8 +62,10 @@ export interface RetrainOptions {
   trigger: Trigger;
   /** Give an unfinished job up instead of going on with it. */
   fresh: boolean;
-  /** At least this fence: what a lock outside of the registry gave. */
+  /** The fence that a lock outside of the registry gave. */
   fence?: number | undefined;
+  /** How long to wait for a registry that is in use: of a holder that died elsewhere only its silence tells. */
+  patienceMs?: number;
   signal: AbortSignal;
 }
 
@@ -88,12 +90,9 @@ interface Work {
 export async function retrain(options: RetrainOptions, tools: RetrainTools): Promise<RetrainEnd> {
   const config = withRetrain(options.config);
   const registry = registryAt(config.retrain.registry);
-  const lock = await lockRegistry(registry.root, tools.now(), { fence: options.fence });
-  if ('heldBy' in lock) {
-    const record = line(config, options, tools, 'skipped', `the registry is in use by ${lock.heldBy}`);
-    await appendHistory(registry, record);
-    return { kind: 'ended', record };
-  }
+  const { fence, patienceMs } = options;
+  const lock = await lockRegistry(registry.root, tools.now(), { fence, patienceMs });
+  if ('heldBy' in lock) return skip(options, tools, `the registry is in use by ${lock.heldBy}`);
   const signal = AbortSignal.any([options.signal, lock.lost]);
   const work: Work = { config, options, tools, registry, lock, signal };
   try {
@@ -105,6 +104,18 @@ export async function retrain(options: RetrainOptions, tools: RetrainTools): Pro
   } finally {
     lock.release();
   }
+}
+
+/** Ends a job before it began: another one is at work. */
+export async function skip(
+  options: Pick<RetrainOptions, 'config' | 'trigger'>,
+  tools: RetrainTools,
+  why: string,
+): Promise<RetrainEnd> {
+  const config = withRetrain(options.config);
+  const record = line(config, options, tools, 'skipped', why);
+  await appendHistory(registryAt(config.retrain.registry), record);
+  return { kind: 'ended', record };
 }
 
 async function run(work: Work): Promise<RetrainEnd> {
@@ -314,7 +325,7 @@ async function write({ registry, lock, tools }: Work, job: Job): Promise<void> {
 
 function line(
   config: RetrainConfig,
-  { trigger }: RetrainOptions,
+  { trigger }: Pick<RetrainOptions, 'trigger'>,
   tools: RetrainTools,
   kind: HistoryRecord['kind'],
   why: string,
