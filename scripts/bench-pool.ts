@@ -3,7 +3,7 @@
  * processes: trajectories per second, CPU of trainer, workers and Redis for each agent call, Redis's memory.
  * The last line is one JSON object; the exit code is 0 only when an agent call costs less than 5 ms of CPU.
  *
- * Options: `--groups N` (60 a measurement), `--members N` (8), `--concurrency N` (16 a worker), `--rounds N` (3).
+ * Options: `--groups N` (120 a measurement), `--members N` (8), `--concurrency N` (16 a worker), `--rounds N` (3).
  */
 import { spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -40,7 +40,7 @@ const MOST_CPU_MS = 5;
 
 const { values } = parseArgs({
   options: {
-    groups: { type: 'string', default: '60' },
+    groups: { type: 'string', default: '120' },
     members: { type: 'string', default: '8' },
     concurrency: { type: 'string', default: '16' },
     rounds: { type: 'string', default: '3' },
