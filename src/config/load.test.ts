@@ -246,6 +246,15 @@ describe('the learner, whose kind decides its keys', () => {
   });
 });
 
+test('an address with a password in it is refused without telling the password', () => {
+  const pool = 'pool: {redis: {url: "redis://me:hunter2@10.0.0.1:6379"}}\n';
+  const set = ['pool={redis: {url: "redis://:hunter2@10.0.0.1"}}'];
+  for (const message of [failure(`${GOOD}${pool}`), failure(GOOD, { set })]) {
+    expect(message).toMatch(/pool\.redis\.url: .*10\.0\.0\.1/);
+    expect(message).not.toContain('hunter2');
+  }
+});
+
 describe('the file itself', () => {
   const folder = mkdtempSync(join(tmpdir(), 'lexpo-config-'));
 

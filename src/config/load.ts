@@ -187,7 +187,9 @@ function configError(
 ): UserError {
   const lines = mistakes.map(({ path, what, source }) => {
     const at = source ?? place(path);
-    return `\n  ${at ? `${at}: ` : ''}${path.length > 0 ? `${path.join('.')}: ` : ''}${what}`;
+    const line = `\n  ${at ? `${at}: ` : ''}${path.length > 0 ? `${path.join('.')}: ` : ''}${what}`;
+    // An address may hold a password where none is allowed.
+    return line.replace(/:\/\/[^\s/]*@/g, '://…@');
   });
   const count = mistakes.length === 1 ? '1 mistake' : `${mistakes.length} mistakes`;
   return new UserError(
