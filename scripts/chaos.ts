@@ -109,7 +109,8 @@ async function disturbedRun() {
     };
     for (let place = 0; place < WORKERS; place++) startWorker(place);
     trainer = lexpo(['train', CONFIG, ...settings('disturbed'), ...distributed]);
-    await until(trainer, /held-out/);
+    await until(trainer, /^step 0 /m);
+    proxy.begin();
     say('the run has begun');
     const random = stream(seed, 'kills');
     let killed = 0;

@@ -15,6 +15,8 @@ export interface FaultProxy {
   url: string;
   /** How often each fault came, and `passed`. */
   counts: Record<keyof FaultShares | 'passed', number>;
+  /** Passes everything until then. */
+  begin(): void;
   close(): void;
 }
 
@@ -26,8 +28,9 @@ export async function startFaultProxy(
 ): Promise<FaultProxy> {
   const random = stream(seed, 'proxy');
   const counts = { passed: 0, status500: 0, status503: 0, hang: 0, reset: 0 };
+  let begun = false;
   const draw = (body: string): keyof typeof counts => {
-    if (!isRollout(body)) return 'passed';
+    if (!begun || !isRollout(body)) return 'passed';
     let left = random.next();
     for (const kind of Object.keys(shares) as (keyof FaultShares)[]) {
       left -= shares[kind];
@@ -60,6 +63,9 @@ export async function startFaultProxy(
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     counts,
+    begin() {
+      begun = true;
+    },
     close() {
       server.closeAllConnections();
       server.close();

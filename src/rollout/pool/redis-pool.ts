@@ -7,9 +7,6 @@
  * again with less than it had) is put there anew: the names of jobs, and so their results, stay the same.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { FlowProducer, type Job, Queue, Worker } from 'bullmq';
-import type { Redis } from 'ioredis';
-import { messageOf } from '../../base/errors.ts';
 import { createLimit } from '../limit.ts';
 import type { PolicyVersion } from '../roll-out.ts';
 import type { RolloutResult, Trajectory } from '../trajectory.ts';
@@ -22,37 +19,24 @@ import {
   factsMark,
   groupId,
   jobId,
-  queueNames,
   type RolloutJob,
 } from './job.ts';
 import type { GroupRequest, RolloutPool } from './pool.ts';
 import { withDeadline } from './redis-connection.ts';
+import { type FlowEnd, type FlowOptions, openFlows, wait } from './redis-flows.ts';
 import { DamagedResult, readResult, referenceSchema, removeResults } from './results.ts';
 
-export interface RedisPoolOptions {
-  /** Checked and open; closed by whoever opened it. */
-  redis: Redis;
-  /** What messages call it. */
-  name: string;
-  prefix: string;
-  run: string;
+/** `redis`: checked and open; closed by whoever opened it. */
+export interface RedisPoolOptions extends FlowOptions {
   facts: Facts;
   resultsDir: string;
-  groupsAhead: number;
   groupDeadlineMs: number;
-  /** Tries of a job with the same seeds. */
-  attempts: number;
-  backoffMs: number;
-  lockMs: number;
   /** Attempts of a member, each with other seeds. */
   maxAttempts: number;
   /** The policy servers in rotation. */
   endpoints(): string[];
   /** Hash of a policy's weights. */
   weightsOf(policy: PolicyVersion): Promise<string>;
-  /** Milliseconds, monotonic. */
-  now(): number;
-  say(line: string): void;
 }
 
 export interface PoolCounts {
@@ -80,32 +64,16 @@ export interface RedisPool extends RolloutPool {
 
 /** How one attempt of a member ended. */
 type Outcome = { kind: 'ok'; trajectory: Trajectory } | { kind: 'failed'; reason: string };
-/** What the parent of a flow knows when its children have ended: by job id. */
-interface FlowEnd {
-  values: Map<string, unknown>;
-  failures: Map<string, string>;
-}
-
-type Emitter = { on(event: 'error', tell: (error: Error) => void): unknown };
-
-/** Between two looks whether Redis still knows a flow, and between two announcements. */
+/** Between two announcements. */
 const LOOK_MS = 2_000;
 /** Without a worker for so long it is told. */
 const LONELY_MS = 10_000;
 const CLOSE_MS = 5_000;
-/** Kept for looking at them; the results are elsewhere. */
-const KEEP = { removeOnComplete: { age: 600, count: 500 }, removeOnFail: { age: 3_600, count: 500 } };
-
 /** Opens the run's queues, empty: what a killed trainer left is not this one's. Announces the run. */
 export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPool> {
   const { redis, prefix, run, resultsDir, now, say } = options;
-  const names = queueNames(run);
   const mark = factsMark(options.facts);
-  const shared = { connection: redis, prefix };
-  const rollouts = new Queue(names.rollouts, shared);
-  const groups = new Queue(names.groups, shared);
-  const flows = new FlowProducer(shared);
-  const waiting = new Map<string, (end: FlowEnd) => void>();
+  const flows = await openFlows(options);
   const limit = createLimit(options.groupsAhead);
   const own: Omit<PoolCounts, 'duplicates'> = {
     ok: 0,
@@ -117,26 +85,9 @@ export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPoo
   let policy: Announcement['policy'] = null;
   let underWay = 0;
 
-  await withDeadline(clear(), 60_000, `${options.name} does not clear the queues of an earlier trainer`);
-  const parents = new Worker(names.groups, takeParent, {
-    ...shared,
-    concurrency: options.groupsAhead,
-    lockDuration: options.lockMs,
-    stalledInterval: options.lockMs,
-    maxStalledCount: 1_000,
-  });
-  for (const part of [rollouts, groups, flows, parents] as Emitter[])
-    part.on('error', (error) => {
-      if (!/ECONN|Connection is closed|Socket closed/i.test(messageOf(error)))
-        say(`note: ${messageOf(error)}`);
-    });
   const closed = new AbortController();
   await withDeadline(announce(), 10_000, `${options.name} does not take the announcement of the run`);
   const heart = beat();
-
-  async function clear(): Promise<void> {
-    for (const queue of [groups, rollouts]) await queue.obliterate({ force: true });
-  }
 
   function announce(): Promise<unknown> {
     const announcement: Announcement = { facts: options.facts, endpoints: options.endpoints(), policy };
@@ -151,8 +102,7 @@ export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPoo
       if (closed.signal.aborted || redis.status !== 'ready') continue;
       try {
         await withDeadline(announce(), LOOK_MS * 5, 'no answer');
-        const workers =
-          underWay === 0 ? 1 : await withDeadline(rollouts.getWorkersCount(), LOOK_MS * 5, 'no answer');
+        const workers = underWay === 0 ? 1 : await withDeadline(flows.workers(), LOOK_MS * 5, 'no answer');
         lonely = workers > 0 ? 0 : lonely + LOOK_MS;
         if (lonely === LONELY_MS) say(`no worker takes rollouts of ${run}: start some by lexpo worker`);
       } catch {
@@ -161,72 +111,6 @@ export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPoo
     }
   }
 
-  /** The parent of a flow: all its children have ended. Of a flow that nobody waits for there is nothing to do. */
-  async function takeParent(job: Job): Promise<null> {
-    const tell = waiting.get(job.id!);
-    if (!tell) return null;
-    const byId = <T>(found: Record<string, T>): Map<string, T> =>
-      new Map(Object.entries(found).map(([key, value]) => [key.slice(key.lastIndexOf(':') + 1), value]));
-    tell({
-      values: byId(await job.getChildrenValues()),
-      failures: byId(await job.getIgnoredChildrenFailures()),
-    });
-    return null;
-  }
-
-  function addFlow(id: string, jobs: readonly RolloutJob[]): Promise<unknown> {
-    const { attempts, backoffMs } = options;
-    return flows.add({
-      name: 'group',
-      queueName: names.groups,
-      data: {},
-      opts: { jobId: id, ...KEEP },
-      children: jobs.map((job) => ({
-        name: 'rollout',
-        queueName: names.rollouts,
-        data: job,
-        opts: {
-          jobId: jobId(job),
-          ignoreDependencyOnFailure: true,
-          attempts,
-          backoff: { type: 'custom', delay: backoffMs },
-          ...KEEP,
-        },
-      })),
-    });
-  }
-
-  /** The end of a flow; `lost` when Redis no longer knows it, `late` at the time `until`. */
-  async function runFlow(
-    id: string,
-    jobs: readonly RolloutJob[],
-    until: number,
-  ): Promise<FlowEnd | 'lost' | 'late'> {
-    const told = new Promise<FlowEnd>((resolve) => waiting.set(id, resolve));
-    const added = addFlow(id, jobs);
-    added.catch(() => {});
-    try {
-      const start = await Promise.race([added.then(() => 'added' as const), wait(until - now())]);
-      if (start !== 'added') return 'late';
-      for (;;) {
-        const end = await Promise.race([told, wait(Math.min(LOOK_MS, until - now()))]);
-        if (end) return end;
-        if (now() >= until) return 'late';
-        if (redis.status !== 'ready') continue;
-        const known = await Promise.race([
-          redis.exists(`${prefix}:${names.groups}:${id}`),
-          wait(until - now()),
-        ]);
-        if (known === 0) return 'lost';
-      }
-    } finally {
-      waiting.delete(id);
-    }
-  }
-
-  /** Nothing, after `ms`. */
-  const wait = (ms: number): Promise<undefined> => sleep(Math.max(0, ms), undefined, { ref: false });
-
   /** What became of every job, by its id; each has exactly one outcome. */
   async function outcomesOf(jobs: readonly RolloutJob[], until: number): Promise<Map<string, Outcome>> {
     const outcomes = new Map<string, Outcome>();
@@ -234,7 +118,7 @@ export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPoo
     for (let turn = 0; ; turn++) {
       const open = jobs.filter((job) => !outcomes.has(jobId(job)));
       if (open.length === 0) return outcomes;
-      const end = await runFlow(groupId(open, turn), open, until);
+      const end = await flows.run(groupId(open, turn), open, until);
       if (end === 'lost') own.forgotten++;
       else if (end !== 'late') await settle(open, end, outcomes);
       // A result that is there counts, whatever became of the news of it.
@@ -242,21 +126,13 @@ export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPoo
       if (end === 'lost') continue;
       for (const job of open.filter((job) => !outcomes.has(jobId(job))))
         outcomes.set(jobId(job), { kind: 'failed', reason: unanswered() });
-      if (end === 'late') void takeAway(groupId(open, turn));
+      if (end === 'late') void flows.takeAway(groupId(open, turn));
     }
   }
 
   function unanswered(): string {
     const why = redis.status === 'ready' ? '' : `; ${options.name} is not reachable`;
     return `deadline: no result within ${options.groupDeadlineMs} ms (pool.groupDeadlineMs)${why}`;
-  }
-
-  async function takeAway(id: string): Promise<void> {
-    try {
-      await groups.remove(id, { removeChildren: true });
-    } catch {
-      // A child that is under way stays; its result will find nobody.
-    }
   }
 
   /** Takes up the files that are there; gives their number. */
@@ -369,12 +245,11 @@ export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPoo
       await heart;
       const goodbye = async (): Promise<void> => {
         await redis.del(announcementKey(prefix, run));
-        await clear();
+        await flows.clear();
       };
       // What Redis does not let us take away the next trainer does.
       if (redis.status === 'ready') await withDeadline(goodbye(), CLOSE_MS, 'no answer').catch(() => {});
-      const parts = Promise.all([parents.close(true), rollouts.close(), groups.close(), flows.close()]);
-      await withDeadline(parts, CLOSE_MS, 'no answer').catch(() => {});
+      await withDeadline(flows.close(), CLOSE_MS, 'no answer').catch(() => {});
     },
   };
 }
