@@ -32,7 +32,7 @@ const FREE = [
  */
 export function sharedSettings(config: unknown): Map<string, string> {
   const out = new Map(leavesOf(config, ''));
-  for (const path of out.keys()) if (FREE.includes(path) || path.startsWith('pool.')) out.delete(path);
+  for (const path of out.keys()) if (FREE.includes(path) || /^(pool|retrain)\./.test(path)) out.delete(path);
   if (out.get('optimizer.schedule') === '"constant"') out.delete('train.steps');
   return out;
 }

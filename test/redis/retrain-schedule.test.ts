@@ -8,7 +8,6 @@ import type { HistoryRecord } from '../../src/trainer/retrain/records.ts';
 import { takeRedisLock } from '../../src/trainer/retrain/redis-lock.ts';
 import { currentChampion, readHistory } from '../../src/trainer/retrain/registry.ts';
 import { lockRegistry } from '../../src/trainer/retrain/registry-lock.ts';
-import type { RetrainTools } from '../../src/trainer/retrain/retrain.ts';
 import {
   listSchedules,
   removeSchedule,
@@ -18,6 +17,7 @@ import {
   workSchedules,
 } from '../../src/trainer/retrain/schedule.ts';
 import { fakeTools, newPlace, type Place } from '../../src/trainer/retrain/test-support-retrain.ts';
+import type { RetrainTools } from '../../src/trainer/retrain/work.ts';
 import { hasRedis, type RedisServer, startRedis } from './redis-server.ts';
 
 const scratch = mkdtempSync(join(tmpdir(), 'lexpo-schedule-'));

@@ -4,9 +4,16 @@ import { afterEach, expect, test } from 'vitest';
 import { UserError } from '../../base/errors.ts';
 import { appendHistory, currentChampion, readHistory, setFile } from './registry.ts';
 import { lockRegistry } from './registry-lock.ts';
-import { type RetrainEnd, type RetrainOptions, type RetrainTools, retrain } from './retrain.ts';
-import { championStack, rollBack } from './rollback.ts';
-import { fakeTools, newPlace, type Place } from './test-support-retrain.ts';
+import {
+  CHAMPION,
+  fakeTools,
+  kindsOf,
+  newPlace,
+  type Place,
+  runJob,
+  worthOf,
+} from './test-support-retrain.ts';
+import type { RetrainTools } from './work.ts';
 
 const places: Place[] = [];
 afterEach(() => {
@@ -18,30 +25,13 @@ const placeOf = (...change: string[]): Place => {
   return place;
 };
 
-/** One job; its line in the history, or the word `interrupted`. */
-async function job(place: Place, tools: RetrainTools, change: Partial<RetrainOptions> = {}) {
-  const { signal } = new AbortController();
-  const options: RetrainOptions = {
-    config: place.config,
-    trigger: 'schedule',
-    fresh: false,
-    signal,
-    ...change,
-  };
-  const end: RetrainEnd = await retrain(options, tools);
-  return end.kind === 'ended' ? end.record : end.kind;
-}
-
-const kinds = ({ registry }: Place) => readHistory(registry).map(({ kind }) => kind);
 const lineCount = (file: string) => readFileSync(file, 'utf8').trim().split('\n').length;
-const CHAMPION = 'nightly-20261201-1-v3';
-const worthOf = (values: Record<string, number>) => (name: string | null) => values[name ?? 'base'] ?? 0;
 
 test('the first job trains from the start of the configuration, and is promoted when it beats the base model', async () => {
   const place = placeOf();
   place.put(0, 5);
   const tools = fakeTools(worthOf({ base: 0.25, [CHAMPION]: 0.5 }));
-  const record = await job(place, tools);
+  const record = await runJob(place, tools);
   expect(record).toMatchObject({
     kind: 'promoted',
     run: 'nightly-20261201-1',
@@ -69,10 +59,10 @@ test('later jobs start from the champion without the warm start, add to the set,
   const place = placeOf();
   const worth = worthOf({ base: 0.2, [CHAMPION]: 0.4, 'nightly-20261201-2-v3': 0.1 });
   place.put(0, 5);
-  const first = await job(place, fakeTools(worth));
+  const first = await runJob(place, fakeTools(worth));
   place.put(5, 8);
   const tools = fakeTools(worth);
-  const second = await job(place, tools);
+  const second = await runJob(place, tools);
   expect(second).toMatchObject({
     kind: 'refused',
     run: 'nightly-20261201-2',
@@ -95,11 +85,11 @@ test('too few new pairs: nothing is trained, and they count again with the next 
   const place = placeOf('retrain.minNewPairs=4');
   place.put(0, 3);
   const tools = fakeTools(() => 0.5);
-  expect(await job(place, tools)).toMatchObject({ kind: 'nothing', pairs: { train: 3 } });
+  expect(await runJob(place, tools)).toMatchObject({ kind: 'nothing', pairs: { train: 3 } });
   expect(tools.trained).toEqual([]);
   place.put(3, 5);
-  expect(await job(place, tools)).toMatchObject({ kind: 'refused', pairs: { train: 5 } });
-  expect(await job(place, tools)).toMatchObject({ kind: 'nothing', pairs: { train: 0, known: 0 } });
+  expect(await runJob(place, tools)).toMatchObject({ kind: 'refused', pairs: { train: 5 } });
+  expect(await runJob(place, tools)).toMatchObject({ kind: 'nothing', pairs: { train: 0, known: 0 } });
 });
 
 test('refused pairs are in a report, with file and line', async () => {
@@ -109,7 +99,7 @@ test('refused pairs are in a report, with file and line', async () => {
     join(place.root, 'inbox', 'z.jsonl'),
     '{"id": "x", "query": "q", "gold": ["zz"]}\nnonsense\n',
   );
-  const record = await job(
+  const record = await runJob(
     place,
     fakeTools(() => 0),
   );
@@ -129,7 +119,7 @@ test('refused pairs are in a report, with file and line', async () => {
 test('a growing held-out set is what both are measured on', async () => {
   const place = placeOf('retrain.holdout=0.5');
   place.put(0, 40);
-  const record = await job(
+  const record = await runJob(
     place,
     fakeTools(() => 0.5),
   );
@@ -138,7 +128,7 @@ test('a growing held-out set is what both are measured on', async () => {
   expect(heldOut).toBeGreaterThan(8);
   expect(record.figures!.questions).toBe(20 + heldOut);
   place.put(0, 44);
-  const next = await job(
+  const next = await runJob(
     place,
     fakeTools(() => 0.5),
   );
@@ -156,18 +146,18 @@ test('a job that fails says so in the history, and the next one goes on where it
       throw new UserError('is down', 'endpoint');
     },
   });
-  await expect(job(place, broken)).rejects.toThrow('is down');
+  await expect(runJob(place, broken)).rejects.toThrow('is down');
   // Pairs that come meanwhile are for the job after this one.
   place.put(5, 9);
   const tools = fakeTools(worth);
-  expect(await job(place, tools)).toMatchObject({ kind: 'promoted', pairs: { train: 5 } });
+  expect(await runJob(place, tools)).toMatchObject({ kind: 'promoted', pairs: { train: 5 } });
   expect(tools.trained).toEqual([]);
-  expect(kinds(place)).toEqual(['failed', 'promoted']);
+  expect(kindsOf(place)).toEqual(['failed', 'promoted']);
   expect(readHistory(place.registry)[0]).toMatchObject({
     run: 'nightly-20261201-1',
     why: expect.stringContaining('is down'),
   });
-  expect(await job(place, fakeTools(worth))).toMatchObject({ pairs: { train: 4 } });
+  expect(await runJob(place, fakeTools(worth))).toMatchObject({ pairs: { train: 4 } });
 });
 
 test('questions without a rollout decide nothing', async () => {
@@ -178,7 +168,7 @@ test('questions without a rollout decide nothing', async () => {
     ...good,
     evaluate: async (...args) => ({ ...(await good.evaluate(...args)), failed: args[1] === null ? 1 : 0 }),
   };
-  await expect(job(place, failing)).rejects.toThrow(
+  await expect(runJob(place, failing)).rejects.toThrow(
     /1 of 20 held-out questions have no rollout of the champion/,
   );
   expect(currentChampion(place.registry)).toBe(null);
@@ -188,31 +178,31 @@ test('an interrupted job says nothing in the history and is gone on with; with o
   const place = placeOf();
   place.put(0, 5);
   const stopped = fakeTools(() => 0, { train: async () => null });
-  expect(await job(place, stopped)).toBe('interrupted');
+  expect(await runJob(place, stopped)).toBe('interrupted');
   expect(existsSync(place.registry.history)).toBe(false);
   const config = { ...place.config, train: { ...place.config.train, evalEvery: 7 } };
   // Rules around the training are not its settings.
   const rules = { ...place.config, retrain: { ...place.config.retrain!, minNewPairs: 3 } };
-  expect(await job(place, stopped, { config: rules })).toBe('interrupted');
+  expect(await runJob(place, stopped, { config: rules })).toBe('interrupted');
   expect(stopped.lines.filter((text) => text.startsWith('going on with nightly-20261201-1'))).toHaveLength(1);
   expect(
-    await job(
+    await runJob(
       place,
       fakeTools(() => 0),
       { config },
     ),
   ).toMatchObject({ kind: 'refused', run: 'nightly-20261201-2' });
-  expect(kinds(place)).toEqual(['abandoned', 'refused']);
+  expect(kindsOf(place)).toEqual(['abandoned', 'refused']);
 });
 
 test('--fresh gives an unfinished job up, and its pairs count again', async () => {
   const place = placeOf();
   place.put(0, 5);
-  await job(
+  await runJob(
     place,
     fakeTools(() => 0, { train: async () => null }),
   );
-  const record = await job(
+  const record = await runJob(
     place,
     fakeTools(() => 0),
     { fresh: true },
@@ -229,14 +219,14 @@ test('two at once: the second is skipped, says so in the history, and touches no
   const tools: RetrainTools = {
     ...first,
     train: async (...args) => {
-      seen = await job(place, second);
+      seen = await runJob(place, second);
       return first.train(...args);
     },
   };
-  expect(await job(place, tools)).toMatchObject({ kind: 'refused' });
+  expect(await runJob(place, tools)).toMatchObject({ kind: 'refused' });
   expect(seen).toMatchObject({ kind: 'skipped', why: expect.stringContaining(`process ${process.pid}`) });
   expect(second.trained).toEqual([]);
-  expect(kinds(place)).toEqual(['skipped', 'refused']);
+  expect(kindsOf(place)).toEqual(['skipped', 'refused']);
 });
 
 test('a job whose lock was taken over writes nothing any more', async () => {
@@ -244,7 +234,7 @@ test('a job whose lock was taken over writes nothing any more', async () => {
   place.put(0, 5);
   const worth = worthOf({ base: 0.2, [CHAMPION]: 0.9 });
   const tools = fakeTools(worth);
-  const thrown = job(place, {
+  const thrown = runJob(place, {
     ...tools,
     async evaluate(...args) {
       // As if this process had slept for so long that another one took the registry.
@@ -257,73 +247,6 @@ test('a job whose lock was taken over writes nothing any more', async () => {
   await expect(thrown).rejects.toThrow(/another process took the registry/);
   expect(currentChampion(place.registry)).toBe(null);
   expect(existsSync(place.registry.history)).toBe(false);
-});
-
-test('a champion that was rolled back during the job is not replaced by what was measured against it', async () => {
-  const place = placeOf();
-  const worth = worthOf({ base: 0.2, [CHAMPION]: 0.4, 'nightly-20261201-2-v3': 0.6 });
-  place.put(0, 5);
-  await job(place, fakeTools(worth));
-  place.put(5, 9);
-  const about = { at: new Date(0), host: 'here', fullHash: 'h' };
-  // Killed behind the decision.
-  const dying = fakeTools(worth, {
-    log(text) {
-      if (text.endsWith('next is end')) throw new Error('dead');
-    },
-  });
-  await expect(job(place, dying)).rejects.toThrow('dead');
-  await rollBack(place.registry.root, null, about);
-  const record = await job(place, fakeTools(worth));
-  expect(record).toMatchObject({
-    kind: 'refused',
-    why: expect.stringContaining('champion changed'),
-    after: null,
-  });
-  expect(currentChampion(place.registry)).toBe(null);
-});
-
-test('rolling back twice goes further back, and a champion may be named', async () => {
-  const place = placeOf();
-  const names = [1, 2, 3].map((n) => `nightly-20261201-${n}-v3`);
-  const worth = (name: string | null) => (name === null ? 0 : 0.2 * (1 + names.indexOf(name)));
-  for (const n of [0, 1, 2]) {
-    place.put(n * 5, n * 5 + 5);
-    await job(place, fakeTools(worth));
-  }
-  const about = { at: new Date(0), host: 'here', fullHash: 'h' };
-  const { root } = place.registry;
-  const back = async (to: string | null = null) => (await rollBack(root, to, about)).after;
-  expect(currentChampion(place.registry)).toBe(names[2]);
-  expect(await back()).toBe(names[1]);
-  expect(await back()).toBe(names[0]);
-  expect(await back()).toBe(null);
-  await expect(back()).rejects.toThrow(/no champion to go back from/);
-  expect(await back(names[2]!)).toBe(names[2]);
-  expect(await back(names[0]!)).toBe(names[0]);
-  await expect(back(names[0]!)).rejects.toThrow(/champion already/);
-  await expect(back('other')).rejects.toThrow(/no champion of this registry/);
-  await expect(back('../champions')).rejects.toThrow(/no champion of this registry/);
-  // The next job is measured against what is in use now.
-  place.put(20, 25);
-  expect(
-    await job(
-      place,
-      fakeTools(() => 0),
-    ),
-  ).toMatchObject({ before: names[0], kind: 'refused' });
-  expect(kinds(place).filter((kind) => kind === 'rolled-back')).toHaveLength(5);
-});
-
-test('the stack of champions, from the history alone', () => {
-  const at = (kind: 'promoted' | 'rolled-back' | 'refused', after: string | null) =>
-    ({ kind, after, at: '', why: '', by: { trigger: 'hand', host: '' }, lexpo: '' }) as const;
-  expect(championStack([at('promoted', 'a'), at('promoted', 'b'), at('refused', 'b')])).toEqual(['a', 'b']);
-  expect(championStack([at('promoted', 'a'), at('promoted', 'b'), at('rolled-back', 'a')])).toEqual(['a']);
-  const again = [at('promoted', 'a'), at('promoted', 'b'), at('rolled-back', 'a'), at('promoted', 'c')];
-  expect(championStack(again)).toEqual(['a', 'c']);
-  expect(championStack([...again, at('rolled-back', 'b')])).toEqual(['a', 'c', 'b']);
-  expect(championStack([at('promoted', 'a'), at('rolled-back', null)])).toEqual([]);
 });
 
 test('a torn line of the history is nobody’s; what comes next has a line of its own', async () => {
@@ -342,10 +265,10 @@ test('what cannot be: no section, a name too long, a server that knows one folde
   const place = placeOf();
   const tools = fakeTools(() => 0);
   const { retrain: _, ...without } = place.config;
-  await expect(job(place, tools, { config: without })).rejects.toThrow(/retrain: the section is missing/);
+  await expect(runJob(place, tools, { config: without })).rejects.toThrow(/retrain: the section is missing/);
   const long = { ...place.config, run: { ...place.config.run, name: 'n'.repeat(53) } };
-  await expect(job(place, tools, { config: long })).rejects.toThrow(/run.name: is longer than 52/);
+  await expect(runJob(place, tools, { config: long })).rejects.toThrow(/run.name: is longer than 52/);
   rmSync(join(place.root, 'inbox'), { recursive: true });
-  await expect(job(place, tools)).rejects.toThrow(/inbox: no such folder/);
-  expect(kinds(place)).toEqual(['failed']);
+  await expect(runJob(place, tools)).rejects.toThrow(/inbox: no such folder/);
+  expect(kindsOf(place)).toEqual(['failed']);
 });

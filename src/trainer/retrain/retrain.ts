@@ -7,79 +7,38 @@
  * that dies is gone on with by the next one. What makes a promotion is one rename, of the pointer; what ends a
  * job, and uses up the files of the inbox, is its line in the history.
  */
-import { existsSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { writeFileAtomic } from '../../base/atomic-write.ts';
 import { messageOf, UserError } from '../../base/errors.ts';
-import { jsonLine, writeJsonLines } from '../../base/jsonl.ts';
+import { jsonLine } from '../../base/jsonl.ts';
 import { stream } from '../../base/random.ts';
 import { version } from '../../base/version.ts';
-import type { Config } from '../../config/schema.ts';
-import { loadCorpus } from '../../env/corpus.ts';
-import { loadQueries } from '../../env/queries.ts';
 import type { PolicyEvaluation } from '../../eval/evaluate-policy.ts';
-import { runFolder } from '../run-folder.ts';
-import { readInbox, sortPairs } from './collect.ts';
+import { beginJob } from './begin-job.ts';
 import { decide } from './decide.ts';
-import type { HistoryRecord, Job, JobAt, Trigger } from './records.ts';
+import type { HistoryRecord, Job, JobAt } from './records.ts';
 import {
   appendHistory,
   currentChampion,
   keepChampion,
-  keepSet,
   pointAt,
-  type Registry,
   readHistory,
   readJob,
   registryAt,
   removeJob,
-  setFile,
-  writeJob,
 } from './registry.ts';
-import { lockRegistry, type RegistryLock } from './registry-lock.ts';
+import { lockRegistry } from './registry-lock.ts';
+import { runConfigOf, settingsHash, withRetrain } from './run-config.ts';
 import {
-  fullHash,
-  jobName,
-  type RetrainConfig,
-  runConfigOf,
-  settingsHash,
-  withRetrain,
-} from './run-config.ts';
-
-/** What a job has done by others: the trainer, the policy service, the clock. */
-export interface RetrainTools {
-  /** Trains, from where an earlier attempt stopped; the folder of the chosen adapter, or null when `signal` ended it. */
-  train(config: Config, signal: AbortSignal): Promise<string | null>;
-  /** Greedy episodes on the held-out questions of `config` with an adapter's folder; null: the base model. */
-  evaluate(config: Config, adapter: string | null, signal: AbortSignal): Promise<PolicyEvaluation>;
-  now(): Date;
-  host: string;
-  log(line: string): void;
-}
-
-export interface RetrainOptions {
-  config: Config;
-  trigger: Trigger;
-  /** Give an unfinished job up instead of going on with it. */
-  fresh: boolean;
-  /** The fence that a lock outside of the registry gave. */
-  fence?: number | undefined;
-  /** How long to wait for a registry that is in use: of a holder that died elsewhere only its silence tells. */
-  patienceMs?: number;
-  signal: AbortSignal;
-}
-
-/** The job's last line in the history, or `interrupted`: the signal ended it, and the next job goes on. */
-export type RetrainEnd = { kind: 'ended'; record: HistoryRecord } | { kind: 'interrupted' };
-
-interface Work {
-  config: RetrainConfig;
-  options: RetrainOptions;
-  tools: RetrainTools;
-  registry: Registry;
-  lock: RegistryLock;
-  signal: AbortSignal;
-}
+  append,
+  isEnd,
+  line,
+  type RetrainEnd,
+  type RetrainOptions,
+  type RetrainTools,
+  type Work,
+  write,
+} from './work.ts';
 
 /**
  * Runs one job in this process, an unfinished one first where there is one. A job that finds the registry in use
@@ -119,9 +78,13 @@ export async function skip(
 }
 
 async function run(work: Work): Promise<RetrainEnd> {
+  if (work.config.eval.choose === 'best')
+    work.tools.log(
+      'note: with eval.choose best the challenger is picked on the questions that it is then measured on: set last',
+    );
   let job = await takeUp(work);
   if (job === null) {
-    const begun = await collect(work);
+    const begun = await beginJob(work);
     if ('kind' in begun) return { kind: 'ended', record: begun };
     job = begun;
   }
@@ -157,75 +120,6 @@ async function takeUp(work: Work): Promise<Job | null> {
   await removeJob(registry);
   return null;
 }
-
-const isEnd = (kind: HistoryRecord['kind']): boolean => kind === 'promoted' || kind === 'refused';
-
-/** Reads the inbox and fixes the job; a record when there is nothing to do. */
-async function collect(work: Work): Promise<JobAt<'train'> | HistoryRecord> {
-  const { config, options, tools, registry, lock } = work;
-  const { inbox, minNewPairs, holdout } = config.retrain;
-  const history = readHistory(registry);
-  const ended = history.filter(({ kind }) => isEnd(kind));
-  const done = new Set(ended.flatMap((record) => (record.inbox ?? []).map(({ sha256 }) => sha256)));
-  const last = ended.at(-1);
-  const corpus = await loadCorpus(config.data.corpus);
-  const trainFile = last?.trainingSet ? setFile(registry, last.trainingSet.hash) : config.data.train;
-  const heldOutFile =
-    holdout > 0 && last?.heldOut ? setFile(registry, last.heldOut.hash) : config.data.validation;
-  const sets = {
-    train: await loadQueries(trainFile, corpus),
-    heldOut: await loadQueries(heldOutFile, corpus),
-  };
-  const { files, lines } = await readInbox(inbox, done);
-  const sorted = sortPairs(lines, sets, corpus, holdout);
-  const runs = new Set(history.map((record) => record.run));
-  const isTaken = (run: string): boolean =>
-    runs.has(run) || existsSync(runFolder({ run: { ...config.run, name: run } }).root);
-  const name = jobName(config.run.name, tools.now(), isTaken);
-  const pairs = {
-    train: sorted.train.length,
-    heldOut: sorted.heldOut.length,
-    known: sorted.known,
-    refused: sorted.refused.length,
-  };
-  const fresh = pairs.train + pairs.heldOut;
-  tools.log(
-    `${files.length} new files: ${fresh} new pairs (${pairs.heldOut} of them held out), ${pairs.known} known already, ${pairs.refused} refused`,
-  );
-  lock.check();
-  if (sorted.refused.length > 0) {
-    const report = join(registry.reports, name, 'refused.jsonl');
-    await writeJsonLines(report, sorted.refused);
-    for (const { file, line: at, reason } of sorted.refused.slice(0, SHOWN))
-      tools.log(`refused ${file}${at > 0 ? `:${at}` : ''}: ${reason}`);
-    tools.log(`every refused pair: ${report}`);
-  }
-  if (fresh < minNewPairs) {
-    const why = `${fresh} new pairs, retrain.minNewPairs is ${minNewPairs}`;
-    return append(work, 'nothing', why, { run: name, pairs });
-  }
-  const train = [...sets.train, ...sorted.train];
-  const heldOut = [...sets.heldOut, ...sorted.heldOut];
-  const job: JobAt<'train'> = {
-    phase: 'train',
-    format: 1,
-    run: name,
-    trigger: options.trigger,
-    startedAt: tools.now().toISOString(),
-    settingsHash: settingsHash(config),
-    champion: currentChampion(registry),
-    inbox: files,
-    pairs,
-    trainingSet: { hash: await keepSet(registry, train), questions: train.length },
-    heldOut: { hash: await keepSet(registry, heldOut), questions: heldOut.length },
-  };
-  await write(work, job);
-  tools.log(`job ${name}: ${train.length} training and ${heldOut.length} held-out questions`);
-  return job;
-}
-
-/** So many refused pairs are told on the screen. */
-const SHOWN = 10;
 
 /** Trains the challenger; null when the signal ended it. */
 async function train(work: Work, job: JobAt<'train'>): Promise<JobAt<'evaluate'> | null> {
@@ -314,41 +208,6 @@ async function close(
   });
   work.tools.log(`${run} is in the history: ${kind}`);
   await removeJob(work.registry);
-  return record;
-}
-
-async function write({ registry, lock, tools }: Work, job: Job): Promise<void> {
-  lock.check();
-  await writeJob(registry, job);
-  tools.log(`${job.run}: next is ${job.phase}`);
-}
-
-function line(
-  config: RetrainConfig,
-  { trigger }: Pick<RetrainOptions, 'trigger'>,
-  tools: RetrainTools,
-  kind: HistoryRecord['kind'],
-  why: string,
-): HistoryRecord {
-  return {
-    at: tools.now().toISOString(),
-    kind,
-    why,
-    by: { trigger, host: tools.host },
-    lexpo: version(),
-    configHash: fullHash(config),
-  };
-}
-
-async function append(
-  { config, options, tools, registry, lock }: Work,
-  kind: HistoryRecord['kind'],
-  why: string,
-  about: Partial<HistoryRecord>,
-): Promise<HistoryRecord> {
-  lock.check();
-  const record = { ...line(config, options, tools, kind, why), ...about };
-  await appendHistory(registry, record);
   return record;
 }
 

@@ -11,8 +11,9 @@ import { problemsOf } from '../../base/read-json.ts';
 import { type Config, configSchema } from '../../config/schema.ts';
 import { takeRedisLock } from './redis-lock.ts';
 import { lastFence, PAST_THE_DEAD_MS } from './registry-lock.ts';
-import { type RetrainEnd, type RetrainTools, retrain, skip } from './retrain.ts';
+import { retrain, skip } from './retrain.ts';
 import { withRetrain } from './run-config.ts';
+import type { RetrainEnd, RetrainTools } from './work.ts';
 
 /** A connection, with what starts every key. */
 export interface ScheduleStore {

@@ -5,8 +5,10 @@ import { basename, join } from 'node:path';
 import { parseConfig } from '../../config/load.ts';
 import type { Config } from '../../config/schema.ts';
 import type { PolicyEvaluation } from '../../eval/evaluate-policy.ts';
-import { registryAt } from './registry.ts';
-import type { RetrainTools } from './retrain.ts';
+import type { HistoryRecord } from './records.ts';
+import { readHistory, registryAt } from './registry.ts';
+import { retrain } from './retrain.ts';
+import type { RetrainEnd, RetrainOptions, RetrainTools } from './work.ts';
 
 const HELD_OUT = 20;
 
@@ -111,3 +113,26 @@ function evaluation(ids: string[], recall: number): PolicyEvaluation {
     perQuestion,
   };
 }
+
+/** One job; its line in the history, or the word `interrupted`. */
+export async function runJob(
+  { config }: Place,
+  tools: RetrainTools,
+  change: Partial<RetrainOptions> = {},
+): Promise<HistoryRecord | 'interrupted'> {
+  const { signal } = new AbortController();
+  const options: RetrainOptions = { config, trigger: 'schedule', fresh: false, signal, ...change };
+  const end: RetrainEnd = await retrain(options, tools);
+  return end.kind === 'ended' ? end.record : end.kind;
+}
+
+export const kindsOf = ({ registry }: Place): string[] => readHistory(registry).map(({ kind }) => kind);
+
+/** What an adapter is worth, by its name; `base` for the base model. */
+export const worthOf =
+  (values: Record<string, number>) =>
+  (name: string | null): number =>
+    values[name ?? 'base'] ?? 0;
+
+/** The first job's adapter. */
+export const CHAMPION = 'nightly-20261201-1-v3';

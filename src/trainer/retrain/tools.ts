@@ -10,7 +10,7 @@ import type { Screen } from '../../report/progress.ts';
 import { evaluateHeldOut } from '../inspect.ts';
 import { runTraining } from '../run.ts';
 import { runFolder } from '../run-folder.ts';
-import type { RetrainTools } from './retrain.ts';
+import type { RetrainTools } from './work.ts';
 
 const summarySchema = z.looseObject({ adapter: z.string().min(1) });
 
