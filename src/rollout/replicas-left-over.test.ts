@@ -131,3 +131,35 @@ it('a load that a full server refuses for the moment is sent again', async () =>
   await installing;
   expect([...servers[0]!.loaded.keys()]).toEqual(['run-v1']);
 });
+
+describe('an answer of a server that lost the adapter and was given it again during the call', () => {
+  it.each([
+    ['and is not proved', 'base'],
+    ['and is proved', 'run-v1'],
+  ])('%s: is not taken, the call is made again', async (_, served) => {
+    const { servers, replicas, timer } = fakeReplicas(2);
+    await replicas.install(adapterOf(1));
+    let release = (): void => {};
+    for (const { faults } of servers)
+      faults.complete = () => new Promise<void>((resolve) => (release = resolve));
+    const call = replicas.complete(callOf('run-v1'));
+    await settle();
+    const [asked, other] = servers[0]!.log.includes('complete run-v1') ? servers : [...servers].reverse();
+    asked!.restart();
+    const { answersAs } = asked!;
+    asked!.answersAs = () => answersAs(served);
+    // The health check gives it the adapter; its proof comes after the answer.
+    let score = (): void => {};
+    asked!.faults.score = () => new Promise<void>((resolve) => (score = resolve));
+    await timer.advance(1_000);
+    expect([...asked!.loaded.keys()]).toEqual(['run-v1']);
+    for (const { faults } of servers) delete faults.complete;
+    release();
+    await settle();
+    expect((await call).model).toBe('run-v1');
+    expect(other!.log).toContain('complete run-v1');
+    score();
+    await settle();
+    expect(outOf(replicas)).toHaveLength(served === 'base' ? 1 : 0);
+  });
+});

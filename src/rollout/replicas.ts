@@ -23,10 +23,11 @@ import {
   unloadFrom,
 } from './replica-adapters.ts';
 import { RolloutFailure } from './rollout-failure.ts';
-import { countCall, createRotation, type Member, type ReplicaOptions, type Timer } from './rotation.ts';
+import type { Member, ReplicaOptions, ReplicaState, Timer } from './rotation.ts';
+import { countCall, countLoad, createRotation } from './rotation.ts';
 import { chooseReplica } from './routing.ts';
 
-export { type ReplicaOptions, systemTimer, type Timer } from './rotation.ts';
+export { type ReplicaOptions, type ReplicaState, systemTimer, type Timer } from './rotation.ts';
 
 export interface ReplicasOptions {
   /** At least one. */
@@ -46,15 +47,6 @@ export interface ReplicasOptions {
   timer: Timer;
   /** What happens to replicas, a line each. */
   say(line: string): void;
-}
-
-export interface ReplicaState {
-  name: string;
-  /** Why it is out of rotation; null: it is in. */
-  out: string | null;
-  inFlight: number;
-  /** Adapters that were loaded on it here and have not been unloaded. */
-  loaded: string[];
 }
 
 export interface Replicas {
@@ -115,7 +107,7 @@ export function createReplicas(options: ReplicasOptions): Replicas {
     // Noted before it is sent: a load whose answer was lost has to be taken away too.
     const note = (): void => {
       member.loaded.add(adapter.name);
-      member.sent.add(adapter.name);
+      countLoad(member, adapter.name);
     };
     if (options.adopt) note();
     const older = [...remembered, ...[...live.values()].map((other) => other.adapter)];
@@ -149,7 +141,7 @@ export function createReplicas(options: ReplicasOptions): Replicas {
 
   /** A load that was given up may be done all the same: what is listed later is unloaded then. */
   async function reclaim(member: Member, cards: readonly ModelCard[]): Promise<void> {
-    for (const { id } of cards) if (member.sent.has(id)) member.loaded.add(id);
+    for (const { id } of cards) if (member.loads.has(id)) member.loaded.add(id);
     await clear(member);
   }
 
@@ -211,8 +203,12 @@ export function createReplicas(options: ReplicasOptions): Replicas {
       const member = chooseReplica(others.length > 0 ? others : candidates, call.promptIds)!;
       const done = countCall(member, call.model);
       const salt = live.get(call.model)?.salt;
+      const loads = member.loads.get(call.model);
       try {
-        return await member.endpoint.complete(salt ? { ...call, cacheSalt: salt } : call);
+        const answer = await member.endpoint.complete(salt ? { ...call, cacheSalt: salt } : call);
+        // What was loaded in the meantime may have answered before it was proved.
+        if (member.loads.get(call.model) === loads) return answer;
+        throw new RolloutFailure('connection', `${member.name} was started again during the call`);
       } catch (error) {
         const last = attempt >= TRIES + 2 * members.length || timer.now() >= until;
         if (!(await mayRepeat(member, error, call.model)) || last) throw error;
@@ -287,8 +283,7 @@ export function createReplicas(options: ReplicasOptions): Replicas {
       if (known) known.held = true;
       else await spread(adapter, true);
     },
-    state: () =>
-      members.map(({ name, out, inFlight, loaded }) => ({ name, out, inFlight, loaded: [...loaded] })),
+    state: rotation.state,
     async close() {
       closed = true;
       stopTimer();

@@ -31,8 +31,8 @@ export interface Member extends ReplicaOptions {
   asked: Map<string, number>;
   /** Adapters that are ours to unload. */
   loaded: Set<string>;
-  /** Names of all loads that were ever sent to it. */
-  sent: Set<string>;
+  /** How often each adapter was sent to it to be loaded, ever. */
+  loads: Map<string, number>;
   /** How often it left the rotation. */
   exits: number;
   /** Health checks in a row without an answer in time. */
@@ -40,8 +40,18 @@ export interface Member extends ReplicaOptions {
   checking: Promise<void> | null;
 }
 
+export interface ReplicaState {
+  name: string;
+  /** Why it is out of rotation; null: it is in. */
+  out: string | null;
+  inFlight: number;
+  /** Adapters that were loaded on it here and have not been unloaded. */
+  loaded: string[];
+}
+
 export interface Rotation {
   members: readonly Member[];
+  state(): ReplicaState[];
   inRotation(): Member[];
   takeOut(member: Member, reason: string): void;
   bringBack(member: Member): void;
@@ -63,7 +73,7 @@ export function createRotation(
       inFlight: 0,
       asked: new Map(),
       loaded: new Set(),
-      sent: new Set(),
+      loads: new Map(),
       exits: 0,
       misses: 0,
       checking: null,
@@ -97,6 +107,8 @@ export function createRotation(
 
   return {
     members,
+    state: () =>
+      members.map(({ name, out, inFlight, loaded }) => ({ name, out, inFlight, loaded: [...loaded] })),
     inRotation,
     takeOut(member, reason) {
       if (closed) return;
@@ -141,3 +153,6 @@ export function countCall(member: Member, model: string): () => void {
     else asked.delete(model);
   };
 }
+
+export const countLoad = ({ loads }: Member, adapter: string): void =>
+  void loads.set(adapter, (loads.get(adapter) ?? 0) + 1);
