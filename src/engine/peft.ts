@@ -10,7 +10,7 @@ import { UserError } from '../base/errors.ts';
 import type { Random } from '../base/random.ts';
 import type { DecoderConfig } from './model-config.ts';
 import { peftConfigJson, readPeftConfig } from './peft-config.ts';
-import { readSafetensors, writeSafetensors } from './safetensors.ts';
+import { readSafetensors, safetensorsChunks } from './safetensors.ts';
 import type { Adapter, LoraSpec, Tensor } from './types.ts';
 
 /** The linear modules of a decoder layer, in the order in which they are applied. */
@@ -118,7 +118,8 @@ export function checkAdapterFits(adapter: Adapter, config: DecoderConfig, where?
 
 /**
  * Writes a new adapter folder in f32, which exists only complete. `baseModel` is what base_model_name_or_path
- * says. UserError when `folder` exists: an adapter name is never reused.
+ * says. UserError when `folder` exists: an adapter name is never reused. The tensors may not change until it
+ * has been written.
  */
 export async function writeAdapter(
   folder: string,
@@ -130,10 +131,10 @@ export async function writeAdapter(
   const targets = LORA_MODULES.filter((name) => adapter.spec.targets.includes(name));
   const config = peftConfigJson({ ...adapter.spec, targets }, options.baseModel);
   await writeFolderAtomic(folder, async (temporary) => {
-    writeSafetensors(join(temporary, 'adapter_model.safetensors'), adapter.tensors, {
-      dtype: 'F32',
-      metadata: { format: 'pt' },
-    });
+    const options = { dtype: 'F32', metadata: { format: 'pt' } } as const;
+    const content = safetensorsChunks(adapter.tensors, options);
+    // Not at once: rollouts are under way, and a large adapter takes a while.
+    await writeFile(join(temporary, 'adapter_model.safetensors'), content);
     await writeFile(join(temporary, 'adapter_config.json'), `${JSON.stringify(config, null, 2)}\n`);
   });
 }

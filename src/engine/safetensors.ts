@@ -229,16 +229,18 @@ export function narrow(name: string, data: Float32Array, dtype: SafetensorsDtype
   return new Uint8Array(halves.buffer);
 }
 
+export interface SafetensorsOptions {
+  dtype: SafetensorsDtype;
+  metadata?: Record<string, string>;
+}
+
 /**
- * Writes `tensors` in their order, atomically. The bytes depend on the arguments alone: same tensors, same
- * file. The header is padded with spaces so that the data starts at a multiple of 8, as the format asks.
- * Narrowing to F16/BF16 rounds to nearest even; UserError when a finite value does not fit into F16.
+ * The bytes of a file with `tensors` in their order, chunk by chunk: header, then a tensor each. They depend
+ * on the arguments alone. The header is padded with spaces so that the data starts at a multiple of 8, as the
+ * format asks. Narrowing to F16/BF16 rounds to nearest even; UserError when a finite value does not fit into
+ * F16.
  */
-export function writeSafetensors(
-  path: string,
-  tensors: TensorMap,
-  options: { dtype: SafetensorsDtype; metadata?: Record<string, string> },
-): void {
+export function* safetensorsChunks(tensors: TensorMap, options: SafetensorsOptions): Generator<Uint8Array> {
   const rows: [string, unknown][] = options.metadata ? [['__metadata__', options.metadata]] : [];
   let offset = 0;
   for (const [name, { shape, data }] of tensors) {
@@ -256,11 +258,11 @@ export function writeSafetensors(
   const header = Buffer.alloc(Math.ceil((8 + json.length) / 8) * 8, 0x20);
   header.writeBigUInt64LE(BigInt(header.length - 8));
   json.copy(header, 8);
-  writeFileAtomicSync(
-    path,
-    (function* () {
-      yield header;
-      for (const [name, { data }] of tensors) yield narrow(name, data, options.dtype);
-    })(),
-  );
+  yield header;
+  for (const [name, { data }] of tensors) yield narrow(name, data, options.dtype);
+}
+
+/** Writes `safetensorsChunks` to `path`, atomically. */
+export function writeSafetensors(path: string, tensors: TensorMap, options: SafetensorsOptions): void {
+  writeFileAtomicSync(path, safetensorsChunks(tensors, options));
 }
