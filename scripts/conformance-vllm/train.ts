@@ -69,6 +69,8 @@ export const trainArguments = (url: string, runs: string): string[] => {
     'run.name': RUN,
     'run.dir': runs,
     'rollout.queriesPerStep': 8,
+    // Log-probabilities are raw: those of the sampled distribution at temperature 1 only.
+    'rollout.temperature': 1,
     'train.steps': STEPS,
     'train.evalEvery': STEPS,
     endpoint,

@@ -5,7 +5,7 @@ import { type EnglishPart, parseEnglish } from './english.ts';
 import { composeQuestions, type Question, splitQuestions } from './questions.ts';
 import { type Law, parseLaw } from './table.ts';
 
-export const HELD_OUT = 100;
+export const HELD_OUT = 200;
 export const MIN_SEEN = 3;
 const PROCEDURE = 'procedure';
 /**

@@ -109,7 +109,7 @@ function compound(
   const start = scene ? `${scene}，` : '';
   const text = `${start}${ea.text}${pick(JOINTS, random)}${eb.text}，${pick(BOTH_ASKS, random)}？`;
   const pairs: [string, string][] = [[ea.text, eb.text]];
-  if (scene) pairs.push([scene, ea.text]);
+  if (scene) pairs.push([scene, ea.text], [scene, eb.text]);
   return {
     text,
     gold: [...goldOf(a, ea), ...goldOf(b, eb)],
@@ -131,7 +131,7 @@ function procedural(
   const ask = drawAsk(p.concept, ep, random);
   const start = scene ? `${scene}，` : '';
   const pairs: [string, string][] = [[ea.text, ep.text]];
-  if (scene) pairs.push([scene, ea.text]);
+  if (scene) pairs.push([scene, ea.text], [scene, ep.text]);
   return {
     text: `${start}${ea.text}，${ep.text}，${ask.text}？`,
     gold: [...goldOf(a, ea), ...goldOf(p, ep, ask)],
@@ -195,7 +195,7 @@ export function composeQuestions(laws: Law[], procedureKey: string): Question[] 
     const random = stream(SEED, 'compound', p.name);
     const near = substantive.filter((o) => o.law === p.law && o.concept.view === p.concept.view && o !== p);
     const far = substantive.filter((o) => o.law !== p.law);
-    for (const partners of [near, near, random.int(3) === 0 ? far : near]) {
+    for (const partners of [near, near, near, random.int(2) === 0 ? far : near, far]) {
       keepOne(pool, 60, (attempt) => {
         const other = pick(partners.length > 0 ? partners : far, random);
         const ea = pool.leastUsed(p.concept, random)[attempt % p.concept.events.length]!;
@@ -210,9 +210,9 @@ export function composeQuestions(laws: Law[], procedureKey: string): Question[] 
     .forEach((p, index) => {
       const random = stream(SEED, 'procedural', p.name);
       const tails = procedure.filter((t) => t.concept.claim !== 'money' || p.concept.claim === 'money');
-      for (let i = 0; i < 2; i++) {
+      for (let i = 0; i < 3; i++) {
         keepOne(pool, 40, (attempt) => {
-          const tail = tails[(index * 2 + i + attempt) % tails.length]!;
+          const tail = tails[(index * 3 + i + attempt) % tails.length]!;
           const ea = pool.leastUsed(p.concept, random)[attempt % p.concept.events.length]!;
           const ep = pool.leastUsed(tail.concept, random)[0]!;
           const scene = random.int(3) === 0 ? pick(p.concept.scenes, random) : undefined;
@@ -225,22 +225,23 @@ export function composeQuestions(laws: Law[], procedureKey: string): Question[] 
 
 /**
  * A concept's plain questions: its most general fact goes with every event it fits (so that one such pair can
- * be held out and the fact still be seen often), the other facts once, and some events with a scene alone.
+ * be held out and the fact still be seen often), the other facts with up to three, and many events with a scene
+ * alone.
  */
 function composeSingles(pool: Pool, placed: Placed, random: Random, index: number): void {
   const { concept } = placed;
   const facts = random.shuffle(concept.facts).sort((x, y) => y.fits.length - x.fits.length);
   const sceneOrNot = (): string | undefined =>
     random.int(2) === 0 ? pick(concept.scenes, random) : undefined;
-  const event = (fact?: Phrase): Phrase =>
-    pool.leastUsed(concept, random).find((e) => !fact || fact.fits.includes(concept.events.indexOf(e)))!;
+  const event = (): Phrase => pool.leastUsed(concept, random)[0]!;
   for (const place of facts[0]?.fits ?? []) {
     keepOne(pool, 20, () => single(placed, concept.events[place]!, facts[0]!.text, sceneOrNot(), random));
   }
   for (const fact of facts.slice(1)) {
-    keepOne(pool, 20, () => single(placed, event(fact), fact.text, sceneOrNot(), random));
+    for (const place of fact.fits.slice(0, 3))
+      keepOne(pool, 20, () => single(placed, concept.events[place]!, fact.text, sceneOrNot(), random));
   }
-  for (let i = facts[0]?.fits.length ?? 0; i < 6 + (index % 2); i++) {
+  for (let i = facts[0]?.fits.length ?? 0; i < 12 + (index % 2); i++) {
     keepOne(pool, 20, () => single(placed, event(), undefined, pick(concept.scenes, random), random));
   }
 }
