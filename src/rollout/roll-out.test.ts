@@ -121,6 +121,8 @@ describe('rollOut', () => {
         cacheSalt: 'v3',
         seed: streamSeed(11, 'train', 5, 'q1', 2, 0, callIndex),
       });
+    await rollOut(context, query, { ...policy, salt: 'v3-w' }, sampling, id);
+    expect(asked.at(-1)!.cacheSalt).toBe('v3-w');
   });
 
   it('tries a failed member anew from another stream, and gives the trajectory of that attempt alone', async () => {

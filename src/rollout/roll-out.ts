@@ -15,6 +15,8 @@ import type { RolloutResult, Trajectory } from './trajectory.ts';
 export interface PolicyVersion {
   version: number;
   model: string;
+  /** Tells a server's prompt cache which weights the name stands for; default: the version. */
+  salt?: string;
 }
 
 export interface Sampling {
@@ -77,7 +79,7 @@ function endpointPolicy(
       topK,
       seed: streamSeed(context.seed, ...streamPath, callIndex),
       stopTokenIds: context.stopTokenIds,
-      cacheSalt: `v${policy.version}`,
+      cacheSalt: policy.salt ?? `v${policy.version}`,
       ...(signal ? { signal } : {}),
     });
     if (model !== policy.model)

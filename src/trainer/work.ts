@@ -72,11 +72,13 @@ export async function runWorker({ config, concurrency, signal, say }: WorkOption
       useEndpoints: (now) => {
         urls = now;
       },
-      perform: ({ queryId, policy, step, member, attempt }, given) => {
+      perform: ({ queryId, policy, weights, step, member, attempt }, given) => {
         const query = queries.get(queryId);
         if (!query) throw new UserError(`has no question ${queryId}`, config.data.train);
         const id = { purpose: 'train', step, member, attempt };
-        return rollOutOnce(context, query, policy, sampling, id, given);
+        // A run that was started afresh has the names of the one before it, and a server may remember those.
+        const salted = { ...policy, salt: `v${policy.version}-${weights.slice(0, 16)}` };
+        return rollOutOnce(context, query, salted, sampling, id, given);
       },
       signal,
       say,
