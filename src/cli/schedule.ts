@@ -36,7 +36,7 @@ export async function schedule(file: string, options: ScheduleCliOptions, stream
   const { openRedis } = await import('../rollout/pool/redis-connection.ts');
   const schedules = await import('../trainer/retrain/schedule.ts');
   const screen = createScreen(streams.stdout, () => performance.now());
-  const address = redisAddress(config.retrain);
+  const address = redisAddress(config.retrain, process.env, 'retrain.redis');
   const redis = await openRedis(address, { withinMs: CONNECT_MS, say: screen.print });
   const store = { redis, prefix: address.prefix };
   const { name } = config.run;

@@ -1,4 +1,5 @@
 /** Rules across fields of the configuration. They are checked together with the fields themselves. */
+import { serverRoot } from '../rollout/server-root.ts';
 
 /** Something wrong at a path, with what is allowed there. */
 export interface RuleBreak {
@@ -69,18 +70,19 @@ export function brokenRules(config: unknown): RuleBreak[] {
   const replicas = valueAt(config, 'endpoint.replicas');
   const addresses = (Array.isArray(replicas) ? replicas : []).map((replica) => {
     const url = valueAt(replica, 'url');
-    return typeof url === 'string' ? url.replace(/\/+$/, '').replace(/\/v1$/, '') : replica;
+    return typeof url === 'string' ? serverRoot(url) : replica;
   });
   rule(
     new Set(addresses).size < addresses.length,
     'endpoint.replicas',
     'must be different servers: one address stands there twice',
   );
-  rule(
-    text('pool.redis.url') !== undefined && text('pool.redis.urlEnv') !== undefined,
-    'pool.redis.urlEnv',
-    'must be left out where pool.redis.url is given: both name the server',
-  );
+  for (const section of ['pool.redis', 'retrain.redis'])
+    rule(
+      text(`${section}.url`) !== undefined && text(`${section}.urlEnv`) !== undefined,
+      `${section}.urlEnv`,
+      `must be left out where ${section}.url is given: both name the server`,
+    );
   atMost('pool.jobDeadlineMs', 'pool.groupDeadlineMs');
   const train = text('data.train');
   rule(

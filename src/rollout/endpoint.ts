@@ -19,6 +19,7 @@ import {
 import { BrokenAnswer, createHttpFetch } from './http-fetch.ts';
 import { createLimit } from './limit.ts';
 import { RolloutFailure } from './rollout-failure.ts';
+import { serverRoot } from './server-root.ts';
 
 export { type FailureReason, RolloutFailure } from './rollout-failure.ts';
 
@@ -247,9 +248,6 @@ export function createEndpoint(options: EndpointOptions): Endpoint {
       }),
   };
 }
-
-/** The address of a server, without the trailing `/v1`. */
-export const serverRoot = (url: string): string => url.replace(/\/+$/, '').replace(/\/v1$/, '');
 
 /** Nothing was answered yet, or the server said that it took nothing in. */
 function mayRetry(error: unknown, attempt: number): boolean {

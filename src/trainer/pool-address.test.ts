@@ -34,6 +34,8 @@ describe('redisAddress', () => {
       expect(message).not.toContain('hunter2');
     }
     expect(() => redisAddress(schema.parse({ redis: { caFile: '/absent.pem' } }), {})).toThrow('/absent.pem');
+    const nightly = schema.parse({ redis: { caFile: '/absent.pem' } });
+    expect(() => redisAddress(nightly, {}, 'retrain.redis')).toThrow('correct retrain.redis.caFile');
   });
 });
 

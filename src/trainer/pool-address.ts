@@ -1,4 +1,4 @@
-/** Where Redis is, from the section `pool.redis` and the environment variables that it names. */
+/** Where Redis is, from a section `redis` and the environment variables that it names. */
 import { readFileSync } from 'node:fs';
 import { messageOf, UserError } from '../base/errors.ts';
 import type { PoolConfig } from '../config/pool-schema.ts';
@@ -8,6 +8,7 @@ import type { RedisAddress } from '../rollout/pool/redis-connection.ts';
 export function redisAddress(
   { redis }: Pick<PoolConfig, 'redis'>,
   env: Record<string, string | undefined> = process.env,
+  section: NonNullable<RedisAddress['section']> = 'pool.redis',
 ): RedisAddress {
   const variable = (name: string | undefined, what: string): string | undefined => {
     if (name === undefined || env[name]) return name && env[name];
@@ -28,22 +29,23 @@ export function redisAddress(
   )
     throw new UserError(
       'is no address of a Redis',
-      redis.urlEnv ? `environment variable ${redis.urlEnv}` : 'pool.redis.url',
+      redis.urlEnv ? `environment variable ${redis.urlEnv}` : `${section}.url`,
       'give redis://host:port/database, or rediss:// for TLS',
     );
   return {
     url,
     username: variable(redis.usernameEnv, 'the user'),
     password: variable(redis.passwordEnv, 'the password'),
-    ca: redis.caFile === undefined ? undefined : authority(redis.caFile),
+    ca: redis.caFile === undefined ? undefined : authority(redis.caFile, section),
     prefix: redis.prefix,
+    section,
   };
 }
 
-function authority(file: string): string {
+function authority(file: string, section: string): string {
   try {
     return readFileSync(file, 'utf8');
   } catch (error) {
-    throw new UserError(`cannot be read (${messageOf(error)})`, file, 'correct pool.redis.caFile');
+    throw new UserError(`cannot be read (${messageOf(error)})`, file, `correct ${section}.caFile`);
   }
 }

@@ -51,7 +51,7 @@ export function differingFacts(trainer: Facts, here: Facts): string[] {
 /** What the trainer tells the workers of its run, as it stands in Redis. */
 export const announcementSchema = z.strictObject({
   facts: z.record(z.string(), z.string()),
-  /** Addresses of the policy servers in rotation, without `/v1`. */
+  /** Addresses of the policy servers in rotation, with or without `/v1`. */
   endpoints: z.array(z.string()).min(1),
   /** The newest version that was asked for; null before the first step. */
   policy: z.strictObject({ version: z.number().int(), model: z.string() }).nullable(),

@@ -13,6 +13,8 @@ export interface RedisAddress {
   ca?: string | undefined;
   /** Starts every key. */
   prefix: string;
+  /** Where it is configured, for messages; default: `pool.redis`. */
+  section?: 'pool.redis' | 'retrain.redis';
 }
 
 /** What messages call it: never with user or password. */
@@ -54,12 +56,19 @@ export async function openRedis(
   { withinMs, say }: { withinMs: number; say(line: string): void },
 ): Promise<Redis> {
   const name = addressName(address);
+  const { section = 'pool.redis' } = address;
   const redis = new Redis(optionsOf(address));
   let last = 'no answer';
   try {
     await new Promise<void>((resolve, reject) => {
       const timer = setTimeout(() => {
-        reject(new UserError(`cannot be reached for ${withinMs} ms: ${last}`, name, REACH));
+        reject(
+          new UserError(
+            `cannot be reached for ${withinMs} ms: ${last}`,
+            name,
+            `start it, or correct ${section}.url (rediss:// when it wants TLS); redis-cli ping shows whether it lives`,
+          ),
+        );
       }, withinMs);
       redis.once('ready', () => {
         clearTimeout(timer);
@@ -67,7 +76,7 @@ export async function openRedis(
       });
       redis.on('error', (error: Error) => {
         last = messageOf(error) || String((error as NodeJS.ErrnoException).code ?? error);
-        const refusal = refusalOf(error, name);
+        const refusal = refusalOf(error, name, section);
         if (!refusal) return;
         clearTimeout(timer);
         reject(refusal);
@@ -92,34 +101,31 @@ export async function openRedis(
   return redis;
 }
 
-const REACH =
-  'start it, or correct pool.redis.url (rediss:// when it wants TLS); redis-cli ping shows whether it lives';
-const KEYS = 'set the environment variables that pool.redis.passwordEnv and usernameEnv name';
-
 /** The sentence for a server that will not have us, however often it is asked; null for what may pass. */
-function refusalOf(error: Error, name: string): UserError | null {
+function refusalOf(error: Error, name: string, section: string): UserError | null {
+  const keys = `set the environment variables that ${section}.passwordEnv and usernameEnv name`;
   const message = messageOf(error);
   const code = String((error as NodeJS.ErrnoException).code ?? '');
   if (/WRONGPASS|invalid password/i.test(message))
-    return new UserError('refuses user or password', name, KEYS);
-  if (/NOAUTH|Authentication required/i.test(message)) return new UserError('wants a password', name, KEYS);
+    return new UserError('refuses user or password', name, keys);
+  if (/NOAUTH|Authentication required/i.test(message)) return new UserError('wants a password', name, keys);
   if (/NOPERM/.test(message))
     return new UserError(
       `does not permit what is needed (${message})`,
       name,
-      'give the user all commands on the keys of pool.redis.prefix',
+      `give the user all commands on the keys of ${section}.prefix`,
     );
   if (/invalid DB index|DB index is out of range/i.test(message))
     return new UserError(
       `has no such database (${message})`,
       name,
-      'correct the number at the end of pool.redis.url',
+      `correct the number at the end of ${section}.url`,
     );
   if (/CERT|SELF_SIGNED|UNABLE_TO_|^ERR_(SSL|TLS)|^EPROTO/.test(code))
     return new UserError(
       `TLS fails (${message})`,
       name,
-      'give the authority of its certificate as pool.redis.caFile, or redis:// when it has no TLS',
+      `give the authority of its certificate as ${section}.caFile, or redis:// when it has no TLS`,
     );
   return null;
 }
@@ -140,6 +146,22 @@ async function check(redis: Redis, name: string, say: (line: string) => void): P
     say(`note: ${name} has maxmemory-policy ${policy}: it may throw jobs away; set noeviction`);
   if (field('aof_enabled') === '0')
     say(`note: ${name} keeps no append-only file: when it is started again, jobs under way are made anew`);
+}
+
+/**
+ * Tells what goes wrong in a part of BullMQ, once in a row. A lost connection says so itself (`openRedis`), and
+ * every part would repeat it each second.
+ */
+export function tellErrors(
+  part: { on(event: 'error', listener: (error: Error) => void): unknown },
+  say: (line: string) => void,
+): void {
+  let last = '';
+  part.on('error', (error) => {
+    const line = messageOf(error);
+    if (line !== last && !/ECONN|Connection is closed|Socket closed/i.test(line)) say(`note: ${line}`);
+    last = line;
+  });
 }
 
 /** What `promise` gives, or a UserError with `what` after `ms`. */

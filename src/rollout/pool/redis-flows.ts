@@ -2,9 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { FlowProducer, type Job, Queue, Worker } from 'bullmq';
 import type { Redis } from 'ioredis';
-import { messageOf } from '../../base/errors.ts';
 import { jobId, queueNames, type RolloutJob } from './job.ts';
-import { withDeadline } from './redis-connection.ts';
+import { tellErrors, withDeadline } from './redis-connection.ts';
 
 export interface FlowOptions {
   redis: Redis;
@@ -40,8 +39,6 @@ export interface Flows {
   close(): Promise<unknown>;
 }
 
-type Emitter = { on(event: 'error', tell: (error: Error) => void): unknown };
-
 /** Between two looks whether Redis still knows a flow. */
 const LOOK_MS = 2_000;
 /** Kept for looking at them; the results are elsewhere. */
@@ -59,12 +56,7 @@ export async function openFlows(options: FlowOptions): Promise<Flows> {
   const groups = new Queue(names.groups, shared);
   const flows = new FlowProducer(shared);
   const waiting = new Map<string, (end: FlowEnd) => void>();
-  const listen = (part: Emitter): unknown =>
-    part.on('error', (error) => {
-      if (!/ECONN|Connection is closed|Socket closed/i.test(messageOf(error)))
-        say(`note: ${messageOf(error)}`);
-    });
-  for (const part of [rollouts, groups, flows] as Emitter[]) listen(part);
+  for (const part of [rollouts, groups, flows]) tellErrors(part, say);
   await withDeadline(clear(), 60_000, `${options.name} does not clear the queues of an earlier trainer`);
   const parents = new Worker(names.groups, takeParent, {
     ...shared,
@@ -73,7 +65,7 @@ export async function openFlows(options: FlowOptions): Promise<Flows> {
     stalledInterval: options.lockMs,
     maxStalledCount: 1_000,
   });
-  listen(parents as Emitter);
+  tellErrors(parents, say);
 
   async function clear(): Promise<void> {
     for (const queue of [groups, rollouts]) await queue.obliterate({ force: true });

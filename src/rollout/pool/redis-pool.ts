@@ -69,6 +69,7 @@ const LOOK_MS = 2_000;
 /** Without a worker for so long it is told. */
 const LONELY_MS = 10_000;
 const CLOSE_MS = 5_000;
+
 /** Opens the run's queues, empty: what a killed trainer left is not this one's. Announces the run. */
 export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPool> {
   const { redis, prefix, run, resultsDir, now, say } = options;

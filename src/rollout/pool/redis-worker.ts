@@ -6,7 +6,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Job, UnrecoverableError, Worker } from 'bullmq';
 import type { Redis } from 'ioredis';
-import { messageOf, UserError } from '../../base/errors.ts';
+import { UserError } from '../../base/errors.ts';
 import { stream } from '../../base/random.ts';
 import { RolloutFailure } from '../rollout-failure.ts';
 import type { Trajectory } from '../trajectory.ts';
@@ -23,7 +23,7 @@ import {
   queueNames,
   type RolloutJob,
 } from './job.ts';
-import { withDeadline } from './redis-connection.ts';
+import { tellErrors, withDeadline } from './redis-connection.ts';
 import { DamagedResult, type ResultReference, readResult, writeResult } from './results.ts';
 
 export interface WorkerOptions {
@@ -156,13 +156,7 @@ function startWorker(options: WorkerOptions): Worker {
       settings: { backoffStrategy: (made, _type, _error, job) => backoff(options.backoffMs, made, job?.id) },
     },
   );
-  let last = '';
-  worker.on('error', (error) => {
-    const line = messageOf(error);
-    // A lost connection repeats itself every second, and is told by the connection.
-    if (line !== last && !/ECONN|Connection is closed|Socket closed/i.test(line)) say(`note: ${line}`);
-    last = line;
-  });
+  tellErrors(worker, say);
   return worker;
 }
 

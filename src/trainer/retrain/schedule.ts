@@ -9,6 +9,7 @@ import type { Redis } from 'ioredis';
 import { messageOf, UserError } from '../../base/errors.ts';
 import { problemsOf } from '../../base/read-json.ts';
 import { type Config, configSchema } from '../../config/schema.ts';
+import { tellErrors } from '../../rollout/pool/redis-connection.ts';
 import { takeRedisLock } from './redis-lock.ts';
 import { lastFence, PAST_THE_DEAD_MS } from './registry-lock.ts';
 import { retrain, skip } from './retrain.ts';
@@ -145,7 +146,7 @@ export async function workSchedules(options: WorkOptions): Promise<void> {
       maxStalledCount: DEATHS,
     },
   );
-  worker.on('error', () => {});
+  tellErrors(worker, tools.log);
   worker.on('failed', (_, error) => tools.log(`the job failed: ${messageOf(error)}`));
   if (!signal.aborted)
     await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
