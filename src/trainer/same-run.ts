@@ -5,9 +5,10 @@ import type { Config } from '../config/schema.ts';
 import type { RunFolder } from './run-folder.ts';
 
 /**
- * What a resumed run may change: other checkpoints kept, the run folder moved, another Python and its
- * deadlines, who rolls out (`pool`), from where on sampler and learner are too far apart, and how a step is cut into passes, which changes gradients by rounding alone: a run that memory
- * ended can go on with less.
+ * Keys and whole sections that a resumed run may change: other checkpoints kept, the run folder moved, another
+ * Python and its deadlines, who rolls out, when a run is retrained, from where on sampler and learner are too far
+ * apart, and how a step is cut into passes, which changes gradients by rounding alone: a run that memory ended can
+ * go on with less.
  */
 const FREE = [
   'train.keep',
@@ -18,11 +19,9 @@ const FREE = [
   'learner.tokensPerPass',
   'learner.memory.recompute',
   'learner.memory.rowChunks',
-  'loss.importance.alarm.meanAbs',
-  'loss.importance.alarm.maxAbs',
-  'loss.importance.alarm.kl',
-  'loss.importance.alarm.maskedFraction',
-  'loss.importance.alarm.stopAfter',
+  'loss.importance.alarm',
+  'pool',
+  'retrain',
 ];
 
 /**
@@ -32,7 +31,8 @@ const FREE = [
  */
 export function sharedSettings(config: unknown): Map<string, string> {
   const out = new Map(leavesOf(config, ''));
-  for (const path of out.keys()) if (FREE.includes(path) || /^(pool|retrain)\./.test(path)) out.delete(path);
+  const isFree = (path: string): boolean => FREE.some((free) => path === free || path.startsWith(`${free}.`));
+  for (const path of out.keys()) if (isFree(path)) out.delete(path);
   if (out.get('optimizer.schedule') === '"constant"') out.delete('train.steps');
   return out;
 }
