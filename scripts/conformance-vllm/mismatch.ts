@@ -1,8 +1,8 @@
 /** How far apart sampler and learner are: log-probabilities of sampled tokens by vLLM, and by our learner. */
-import { stream } from '../../src/base/random.ts';
 import { loadConfig } from '../../src/config/load.ts';
+import { actingAdapter } from '../../src/engine/acting-adapter.ts';
 import { readDecoderConfig } from '../../src/engine/model-config.ts';
-import { initAdapter, LORA_MODULES } from '../../src/engine/peft.ts';
+import { LORA_MODULES } from '../../src/engine/peft.ts';
 import type { Adapter } from '../../src/engine/types.ts';
 import { createEndpoint } from '../../src/rollout/endpoint.ts';
 import { createLearner } from '../../src/trainer/create-learner.ts';
@@ -55,11 +55,7 @@ export function difference(a: ArrayLike<number>, b: ArrayLike<number>): Differen
 /** An adapter of the demo's shape that moves log-probabilities by about a nat, as some training does. */
 export function trainedAdapter(modelFolder: string): Adapter {
   const spec = { r: 16, alpha: 32, rslora: false, targets: [...LORA_MODULES] };
-  const adapter = initAdapter(readDecoderConfig(modelFolder), spec, stream(1, 'conformance-adapter'));
-  const random = stream(1, 'conformance-adapter', 'B');
-  for (const [name, { data }] of adapter.tensors)
-    if (name.includes('.lora_B.')) for (let i = 0; i < data.length; i++) data[i] = 0.02 * random.normal();
-  return adapter;
+  return actingAdapter(readDecoderConfig(modelFolder), spec, 0.02, 1, 'conformance-adapter');
 }
 
 export const openLearner = (modelFolder: string, adapter: Adapter): Promise<Learner> =>

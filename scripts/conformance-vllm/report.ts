@@ -1,4 +1,5 @@
 /** docs/conformance-vllm.md and the last line of `npm run conformance:vllm`. */
+import { PROOF_TOLERANCE } from '../../src/rollout/proof.ts';
 import type { Outcome } from '../../test/contract/contract.ts';
 import type { Mismatch } from './mismatch.ts';
 import { RECOMPUTED, type TrainFigures } from './train.ts';
@@ -26,7 +27,7 @@ const nats = (value: number): string => (value === 0 ? '0' : value.toExponential
 const share = (value: number | null): string => (value === null ? '–' : value.toFixed(3));
 
 /** Nats within which float32 on both sides is one policy. */
-const AGREE = 2e-3;
+const AGREE = PROOF_TOLERANCE;
 
 /** Every claim that must hold, false ones with what was seen. */
 export function failures({ contract, modes, mismatch, training }: Results): string[] {

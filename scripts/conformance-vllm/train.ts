@@ -6,6 +6,7 @@ import { readJsonLines } from '../../src/base/jsonl.ts';
 import { runCli } from '../../src/cli/main.ts';
 import { readAdapter } from '../../src/engine/peft.ts';
 import { createEndpoint } from '../../src/rollout/endpoint.ts';
+import { PROOF_TOLERANCE } from '../../src/rollout/proof.ts';
 import { loadTokenizer } from '../../src/rollout/tokenizer.ts';
 import { type Trajectory, trajectorySchema } from '../../src/rollout/trajectory.ts';
 import { stepName } from '../../src/trainer/run-folder.ts';
@@ -14,7 +15,7 @@ import { type Difference, difference, learnerLogprobs, openLearner } from './mis
 export const STEPS = 10;
 const RUN = 'vllm';
 /** Nats: both sides are float32. */
-const PROOF = 2e-3;
+const PROOF = PROOF_TOLERANCE;
 /** Trajectories of a step whose log-probabilities are computed again. */
 export const RECOMPUTED = 8;
 
@@ -57,7 +58,7 @@ export interface TrainFigures {
   problems: string[];
 }
 
-export const trainArguments = (url: string, runs: string): string[] => {
+const trainArguments = (url: string, runs: string): string[] => {
   const endpoint = {
     kind: 'vllm',
     replicas: [{ url }],

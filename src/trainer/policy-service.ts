@@ -3,10 +3,10 @@ import { createHash } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { UserError } from '../base/errors.ts';
-import { stream } from '../base/random.ts';
 import type { Config } from '../config/schema.ts';
-import { initAdapter, writeAdapter } from '../engine/peft.ts';
-import type { Adapter, LoraSpec } from '../engine/types.ts';
+import { actingAdapter } from '../engine/acting-adapter.ts';
+import { writeAdapter } from '../engine/peft.ts';
+import type { LoraSpec } from '../engine/types.ts';
 import { checkReplicas, type Needs } from '../rollout/capabilities.ts';
 import { createEndpoint } from '../rollout/endpoint.ts';
 import { createReplicas, type ReplicaOptions, type Replicas, systemTimer } from '../rollout/replicas.ts';
@@ -124,7 +124,7 @@ async function vllmService(
 }
 
 /** A client for each configured server. UserError when the variable of the key is not set. */
-export function replicasOf(
+function replicasOf(
   config: Config,
   settings: VllmSettings,
   model: Pick<Model, 'tokenizer'>,
@@ -155,8 +155,7 @@ export function endpointKey({ endpoint }: Pick<Config, 'endpoint'>): string | un
 }
 
 /**
- * Writes an adapter of the run's shape with B far from zero, so that a server which applies it answers far
- * from its base model. Its name says what is in it: names are never used for other weights.
+ * Writes an adapter of the run's shape, of which a server that applies it answers far from its base model. Its name says what is in it: names are never used for other weights.
  */
 async function writeProbe(
   config: Config,
@@ -164,10 +163,7 @@ async function writeProbe(
   spec: LoraSpec,
   adapterRoot: string,
 ): Promise<NonNullable<Needs['probe']>> {
-  const adapter: Adapter = initAdapter(model.config, spec, stream(0, 'probe-adapter'));
-  const random = stream(0, 'probe-adapter', 'B');
-  for (const [name, { data }] of adapter.tensors)
-    if (name.includes('lora_B')) for (let i = 0; i < data.length; i++) data[i] = 0.05 * random.normal();
+  const adapter = actingAdapter(model.config, spec, 0.05, 0, 'probe-adapter');
   const shape = createHash('sha256')
     .update(JSON.stringify([spec, [...adapter.tensors].map(([name, tensor]) => [name, tensor.shape])]))
     .digest('hex');

@@ -2,9 +2,9 @@
 import { mkdir, rm, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { UserError } from '../../base/errors.ts';
-import { stream } from '../../base/random.ts';
 import type { Config } from '../../config/schema.ts';
-import { initAdapter, readAdapter } from '../../engine/peft.ts';
+import { actingAdapter } from '../../engine/acting-adapter.ts';
+import { readAdapter } from '../../engine/peft.ts';
 import type { Adapter } from '../../engine/types.ts';
 import { short } from '../../report/text.ts';
 import { createLearner, proofTolerance } from '../../trainer/create-learner.ts';
@@ -58,7 +58,8 @@ export async function checkRoundTrip(
       detail: 'not tried',
       warnings: ['the processes of the other machines are started by hand, together with the run'],
     };
-  const adapter = randomAdapter(config, model, now);
+  // Far enough from the base model that no rounding hides it.
+  const adapter = actingAdapter(model.config, loraSpec(config), 0.05, now, 'doctor');
   const learner = await createLearner(
     config.learner,
     {
@@ -92,16 +93,6 @@ export async function checkRoundTrip(
     // The name is never asked for again.
     await rm(folder, { recursive: true, force: true });
   }
-}
-
-/** Far enough from the base model that no rounding hides it. */
-function randomAdapter(config: Config, model: Model, now: number): Adapter {
-  const random = stream(now, 'doctor');
-  const adapter = initAdapter(model.config, loraSpec(config), random);
-  for (const [name, { data }] of adapter.tensors)
-    if (name.endsWith('.lora_B.weight'))
-      for (let i = 0; i < data.length; i++) data[i] = 0.05 * random.normal();
-  return adapter;
 }
 
 /** Bytes of the tensors; UserError unless the two are equal bit by bit. */
