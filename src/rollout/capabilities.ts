@@ -4,7 +4,8 @@
  */
 import { messageOf, UserError } from '../base/errors.ts';
 import type { Endpoint, ModelCard } from './endpoint.ts';
-import type { ServedAdapter } from './proof.ts';
+import { sameIds } from './endpoint-answer.ts';
+import { largestGap, type ServedAdapter } from './proof.ts';
 import { loadOn, serverPath, unloadFrom } from './replica-adapters.ts';
 import type { ReplicaOptions, Timer } from './rotation.ts';
 import type { TextTokenizer } from './tokenizer.ts';
@@ -140,9 +141,6 @@ async function examine(replica: ReplicaOptions, needs: Needs, timer: Timer): Pro
 
 const short = (error: unknown): string => messageOf(error).replaceAll('\n', ' ');
 
-const largestGap = (a: readonly number[], b: readonly number[]): number =>
-  Math.max(...a.map((value, i) => Math.abs(value - b[i]!)));
-
 /** The base model's card, or what is wrong. */
 function baseCard(cards: readonly ModelCard[], model: string | undefined): ModelCard | string {
   const bases = cards.filter(({ parent }) => parent === null);
@@ -172,7 +170,7 @@ async function tokenizerProblem(
 ): Promise<string | null> {
   for (const text of tokenizerTexts(tokenizer.controlTokens)) {
     const [here, there] = [tokenizer.encodeMarkup(text), await endpoint.tokenize(model, text)];
-    if (here.length !== there.length || here.some((id, i) => id !== there[i]))
+    if (!sameIds(here, there))
       return `its tokenizer is not that of model.path: ${JSON.stringify(text)} is [${here}] here, [${there}] there`;
   }
   return null;

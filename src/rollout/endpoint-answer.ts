@@ -56,7 +56,7 @@ function checkLogprob(value: number | null | undefined, where: string): number {
 
 const quote = (text: string): string => JSON.stringify(text.length > 40 ? `${text.slice(0, 40)}…` : text);
 
-function sameIds(a: readonly number[], b: readonly number[]): boolean {
+export function sameIds(a: readonly number[], b: readonly number[]): boolean {
   return a.length === b.length && a.every((id, i) => id === b[i]);
 }
 

@@ -7,6 +7,7 @@
 import { createHash } from 'node:crypto';
 import { UserError } from '../base/errors.ts';
 import type { Endpoint } from './endpoint.ts';
+import { sameIds } from './endpoint-answer.ts';
 
 /** The largest |Δ log-probability| (nats) between endpoint and learner that still counts as the same policy. */
 export const PROOF_TOLERANCE = 2e-3;
@@ -59,8 +60,8 @@ export class PublishError extends UserError {
 const distance = (a: readonly number[], b: readonly number[]): number =>
   Math.hypot(...a.map((value, i) => value - b[i]!));
 
-/** NaN when `served` lacks a position or holds a value that is not a number: no gap is small enough then. */
-const largestGap = (ours: readonly number[], served: readonly number[]): number =>
+/** Largest |Δ|; NaN when `served` lacks a position or holds a value that is not a number: no gap is small enough then. */
+export const largestGap = (ours: readonly number[], served: readonly number[]): number =>
   ours.reduce((gap, value, i) => Math.max(gap, Math.abs(value - served[i]!)), 0);
 
 export interface ProofSettings {
@@ -116,7 +117,7 @@ export function judge(
     (other) =>
       other.name !== name &&
       other.proof !== null &&
-      samePrompt(other.proof, proof) &&
+      sameIds(other.proof.ids, proof.ids) &&
       isRival(other.proof.policy),
   );
   if (stale)
@@ -128,9 +129,6 @@ export function judge(
       `its log-probabilities differ from the learner's by ${gap.toExponential(2)} nats (tolerance ${tolerance})`,
     );
 }
-
-const samePrompt = (a: Proof, b: Proof): boolean =>
-  a.ids.length === b.ids.length && a.ids.every((id, i) => id === b.ids[i]);
 
 /**
  * Salt of a server's prompt cache, by the adapter's weights: a run that was started afresh has the names of
