@@ -12,6 +12,20 @@ export const querySchema = z.object({
   gold: z.array(z.string()).min(1, 'at least one gold article id is needed'),
 });
 
+/** A question as it counts for "word for word": composed characters, and white space of any kind and length as one. */
+export const wordsOf = (question: string): string => question.normalize('NFC').replace(/\s+/gu, ' ').trim();
+
+/** What is wrong with gold ids: which one, and what of it. */
+export function goldProblems(
+  gold: readonly string[],
+  { byId }: Pick<Corpus, 'byId'>,
+): { id: string; what: string }[] {
+  return gold.flatMap((id, i) => {
+    if (!byId.has(id)) return [{ id, what: 'is not in the corpus' }];
+    return gold.indexOf(id) < i ? [{ id, what: 'is listed twice' }] : [];
+  });
+}
+
 /**
  * Reads labelled questions from a `.jsonl` or `.jsonl.gz` file. Throws a `UserError` that names file and
  * line for broken JSON, a missing field, an empty question, no gold, a gold id that the corpus lacks or
@@ -25,12 +39,8 @@ export async function loadQueries(path: string, corpus: Pick<Corpus, 'byId'>): P
     const before = lineOf.get(query.id);
     if (before !== undefined) report(`duplicate id "${query.id}", first on line ${before}`);
     lineOf.set(query.id, before ?? line);
-    const seen = new Set<string>();
-    for (const id of query.gold) {
-      if (!corpus.byId.has(id)) report(`gold article "${id}" of "${query.id}" is not in the corpus`);
-      else if (seen.has(id)) report(`gold article "${id}" of "${query.id}" is listed twice`);
-      seen.add(id);
-    }
+    for (const { id, what } of goldProblems(query.gold, corpus))
+      report(`gold article "${id}" of "${query.id}" ${what}`);
     queries.push(query);
   });
   if (queries.length === 0) {

@@ -51,7 +51,7 @@ test('held-out questions that are training questions too are named, whatever the
   const ask = (id: string, query: string) => ({ id, query, gold: ['a1'] });
   const train = [ask('t1', 'x'), ask('t2', 'y'), ask('t3', 'z')];
   expect(dataWarnings({ train, validation: [ask('t1', 'another')] })).toEqual([]);
-  const validation = [ask('v1', 'w'), ask('v2', ' y'), ask('v3', 'x')];
+  const validation = [ask('v1', 'w'), ask('v2', ' y\u3000'), ask('v3', 'x')];
   expect(dataWarnings({ train, validation })).toEqual([
     expect.stringMatching(/^2 of 3 held-out questions are training questions too \("v2" is "t2"\)/),
   ]);

@@ -9,7 +9,7 @@ import { type Corpus, loadCorpus } from '../env/corpus.ts';
 import type { Episode } from '../env/episode.ts';
 import type { MalrConfig } from '../env/malr/config.ts';
 import { type MalrTools, runEpisode } from '../env/malr/episode.ts';
-import { loadQueries } from '../env/queries.ts';
+import { loadQueries, wordsOf } from '../env/queries.ts';
 import { type Bm25Retriever, createBm25Retriever } from '../env/retrieval/bm25.ts';
 import { topHits } from '../env/retrieval/bm25-index.ts';
 import { createLexicalReranker } from '../env/retrieval/lexical-rerank.ts';
@@ -97,13 +97,13 @@ export async function loadData({ data }: Pick<Config, 'data'>): Promise<Data> {
 
 /** What looks like a mistake in the data and may be meant: held-out questions that are trained on, word for word. */
 export function dataWarnings({ train, validation }: Pick<Data, 'train' | 'validation'>): string[] {
-  const trained = new Map(train.map(({ id, query }) => [query.trim(), id]));
-  const shared = validation.filter(({ query }) => trained.has(query.trim()));
+  const trained = new Map(train.map(({ id, query }) => [wordsOf(query), id]));
+  const shared = validation.filter(({ query }) => trained.has(wordsOf(query)));
   const [first] = shared;
   if (!first) return [];
   return [
     `${shared.length} of ${validation.length} held-out questions are training questions too ` +
-      `("${first.id}" is "${trained.get(first.query.trim())}"): the held-out figures do not show what is new to the policy`,
+      `("${first.id}" is "${trained.get(wordsOf(first.query))}"): the held-out figures do not show what is new to the policy`,
   ];
 }
 

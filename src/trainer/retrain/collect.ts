@@ -7,7 +7,7 @@ import { messageOf, UserError } from '../../base/errors.ts';
 import { streamSeed } from '../../base/random.ts';
 import { problemsOf } from '../../base/read-json.ts';
 import type { Corpus } from '../../env/corpus.ts';
-import { querySchema } from '../../env/queries.ts';
+import { goldProblems, querySchema, wordsOf } from '../../env/queries.ts';
 import type { Query } from '../../env/types.ts';
 import type { InboxFile } from './records.ts';
 
@@ -102,8 +102,6 @@ export interface SortedPairs {
   refused: Refusal[];
 }
 
-/** A question as it counts for "word for word": composed characters, and white space of any kind and length as one. */
-const wordsOf = (question: string): string => question.normalize('NFC').replace(/\s+/gu, ' ').trim();
 const goldKey = (gold: readonly string[]): string => JSON.stringify([...gold].sort());
 
 /**
@@ -115,7 +113,7 @@ const goldKey = (gold: readonly string[]): string => JSON.stringify([...gold].so
 export function sortPairs(
   lines: readonly InboxLine[],
   { train, heldOut }: Sets,
-  { byId }: Pick<Corpus, 'byId'>,
+  corpus: Pick<Corpus, 'byId'>,
   share: number,
 ): SortedPairs {
   const out: SortedPairs = { train: [], heldOut: [], known: 0, refused: [] };
@@ -131,12 +129,8 @@ export function sortPairs(
 
   const judge = (pair: Query): 'new' | 'known' | { reason: string } => {
     const words = wordsOf(pair.query);
-    const seen = new Set<string>();
-    for (const id of pair.gold) {
-      if (!byId.has(id)) return { reason: `gold article "${id}" is not in the corpus` };
-      if (seen.has(id)) return { reason: `gold article "${id}" is listed twice` };
-      seen.add(id);
-    }
+    const [problem] = goldProblems(pair.gold, corpus);
+    if (problem) return { reason: `gold article "${problem.id}" ${problem.what}` };
     const same = (other: Query) => goldKey(other.gold) === goldKey(pair.gold);
     const twin = held.get(words);
     // With a growing held-out set a pair that it took comes by again when its file does.

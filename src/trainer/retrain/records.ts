@@ -1,4 +1,5 @@
 /** What a retraining job leaves on disk about itself: its state while it goes on, and its line in the history. */
+import { basename } from 'node:path';
 import { z } from 'zod';
 
 const whole = z.number().int().min(0);
@@ -12,7 +13,6 @@ const pairCounts = z.strictObject({
   known: whole,
   refused: whole,
 });
-export type PairCounts = z.infer<typeof pairCounts>;
 
 const inboxFile = z.strictObject({ file: z.string(), sha256: z.string() });
 export type InboxFile = z.infer<typeof inboxFile>;
@@ -96,4 +96,19 @@ export const historyRecord = z.strictObject({
   inbox: z.array(inboxFile).optional(),
 });
 export type HistoryRecord = z.infer<typeof historyRecord>;
+
+/** What the last line of a job says of it, whatever came of it. */
+export function aboutJob({ run, champion, challenger, ...job }: JobAt<'end'>): Partial<HistoryRecord> {
+  const { figures, trainingSet, heldOut, pairs, inbox } = job;
+  return {
+    run,
+    before: champion,
+    challenger: basename(challenger),
+    figures,
+    trainingSet,
+    heldOut,
+    pairs,
+    inbox,
+  };
+}
 export type Trigger = z.infer<typeof trigger>;

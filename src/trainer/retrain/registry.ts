@@ -19,7 +19,7 @@ import { z } from 'zod';
 import { writeError, writeFileAtomic, writeFolderAtomic } from '../../base/atomic-write.ts';
 import { UserError } from '../../base/errors.ts';
 import { jsonLine } from '../../base/jsonl.ts';
-import { readJsonFile } from '../../base/read-json.ts';
+import { problemsOf, readJsonFile } from '../../base/read-json.ts';
 import type { Query } from '../../env/types.ts';
 import { type HistoryRecord, historyRecord, type Job, job } from './records.ts';
 
@@ -118,8 +118,11 @@ export function readHistory(registry: Registry): HistoryRecord[] {
     }
     const parsed = historyRecord.safeParse(json);
     if (parsed.success) return [parsed.data];
-    const what = parsed.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('; ');
-    throw new UserError(what, `${registry.history}:${i + 1}`, 'was it written by a newer lexpo, or by hand?');
+    throw new UserError(
+      problemsOf(parsed.error),
+      `${registry.history}:${i + 1}`,
+      'was it written by a newer lexpo, or by hand?',
+    );
   });
 }
 

@@ -16,7 +16,7 @@ import { version } from '../../base/version.ts';
 import type { PolicyEvaluation } from '../../eval/evaluate-policy.ts';
 import { beginJob } from './begin-job.ts';
 import { decide } from './decide.ts';
-import type { HistoryRecord, Job, JobAt } from './records.ts';
+import { aboutJob, type HistoryRecord, type Job, type JobAt } from './records.ts';
 import {
   appendHistory,
   currentChampion,
@@ -193,20 +193,9 @@ async function close(
   kind: 'promoted' | 'refused',
   why: string,
 ): Promise<HistoryRecord> {
-  const { run, figures, trainingSet, heldOut, pairs, inbox } = job;
-  const name = basename(job.challenger);
-  const record = await append(work, kind, why, {
-    run,
-    before: job.champion,
-    after: kind === 'promoted' ? name : currentChampion(work.registry),
-    challenger: name,
-    figures,
-    trainingSet,
-    heldOut,
-    pairs,
-    inbox,
-  });
-  work.tools.log(`${run} is in the history: ${kind}`);
+  const after = kind === 'promoted' ? basename(job.challenger) : currentChampion(work.registry);
+  const record = await append(work, kind, why, { ...aboutJob(job), after });
+  work.tools.log(`${job.run} is in the history: ${kind}`);
   await removeJob(work.registry);
   return record;
 }

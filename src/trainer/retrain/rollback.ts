@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { UserError } from '../../base/errors.ts';
 import { version } from '../../base/version.ts';
-import type { HistoryRecord } from './records.ts';
+import { aboutJob, type HistoryRecord } from './records.ts';
 import {
   appendHistory,
   currentChampion,
@@ -94,19 +94,5 @@ function unsaid(registry: Registry, about: Parameters<typeof signed>[0]): Histor
   const name = basename(job.challenger);
   if (currentChampion(registry) !== name) return null;
   if (readHistory(registry).some(({ kind, run }) => kind === 'promoted' && run === job.run)) return null;
-  const { run, why, figures, trainingSet, heldOut, pairs, inbox, champion } = job;
-  return {
-    ...signed(about),
-    kind: 'promoted',
-    why,
-    run,
-    before: champion,
-    after: name,
-    challenger: name,
-    figures,
-    trainingSet,
-    heldOut,
-    pairs,
-    inbox,
-  };
+  return { ...signed(about), kind: 'promoted', why: job.why, ...aboutJob(job), after: name };
 }
