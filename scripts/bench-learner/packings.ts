@@ -9,7 +9,7 @@ import {
 } from '../../src/trainer/token-tree.ts';
 
 /**
- * tree     as `lexpo train` packs
+ * tree     as `lexpo train` packs, with its limits but for the size of a pass
  * padded   every sample a tree of its own, those of like length in one pass
  * alone    every sample a pass of its own
  */
