@@ -1,10 +1,10 @@
 /** vLLM's own server as a process of its own. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { openSync, readFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UserError } from '../../src/base/errors.ts';
 import { LORA_MODULES } from '../../src/engine/peft.ts';
+import { freePort } from '../../test/free-port.ts';
 
 export interface VllmOptions {
   model: string;
@@ -104,15 +104,3 @@ const healthy = (url: string): Promise<boolean> =>
   fetch(`${url}/health`, { signal: AbortSignal.timeout(5_000) })
     .then(({ ok }) => ok)
     .catch(() => false);
-
-function freePort(): Promise<number> {
-  const probe = createServer();
-  return new Promise((resolve, reject) => {
-    probe.once('error', reject);
-    probe.listen(0, '127.0.0.1', () => {
-      const address = probe.address();
-      const port = typeof address === 'object' && address ? address.port : 0;
-      probe.close(() => resolve(port));
-    });
-  });
-}

@@ -13,8 +13,9 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { UserError } from '../base/errors.ts';
 import { RolloutFailure } from '../rollout/rollout-failure.ts';
-import { reportError, runCli, type Streams } from './main.ts';
+import { reportError } from './main.ts';
 import { readTarget } from './target.ts';
+import { lexpo } from './test-support.ts';
 
 let folder = '';
 let config = '';
@@ -43,17 +44,6 @@ beforeEach(() => {
   // JSON is YAML.
   writeFileSync(config, JSON.stringify(yaml));
 });
-
-/** Runs a command line and gives what it wrote, escape sequences and all. */
-async function lexpo(...args: string[]): Promise<{ code: number; out: string; err: string }> {
-  let [out, err] = ['', ''];
-  const streams = {
-    stdout: { write: (text: string) => (out += text) },
-    stderr: { write: (text: string) => (err += text) },
-  } as unknown as Streams;
-  const code = await runCli(args, streams);
-  return { code, out, err };
-}
 
 describe('the command line', () => {
   test('help and version go to stdout with code 0', async () => {

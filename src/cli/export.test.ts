@@ -2,7 +2,7 @@ import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { makeRun, type TestRun } from '../trainer/export/test-support-run.ts';
-import { runCli, type Streams } from './main.ts';
+import { lexpo } from './test-support.ts';
 
 let run: TestRun;
 beforeAll(async () => {
@@ -12,22 +12,13 @@ afterAll(() => {
   for (const folder of [run.scratch, run.base]) rmSync(folder, { recursive: true });
 });
 
-async function lexpo(...args: string[]): Promise<{ code: number; out: string; err: string }> {
-  let [out, err] = ['', ''];
-  const streams = {
-    stdout: { write: (text: string) => (out += text) },
-    stderr: { write: (text: string) => (err += text) },
-  } as unknown as Streams;
-  return { code: await runCli(['export', ...args], streams), out, err };
-}
-
 test('writes what was asked for and says where; notes go to stderr', async () => {
   const out = join(run.scratch, 'adapter');
-  const plain = await lexpo(run.root, '--out', out);
+  const plain = await lexpo('export', run.root, '--out', out);
   expect(plain).toMatchObject({ code: 0, out: `${out}: demo-v2\n` });
   expect(plain.err).toContain('--base-name');
   const args = ['--merged', '--checkpoint', 'last', '--base', run.base, '--base-name', 'a/b', '--force'];
-  expect(await lexpo(run.root, '--out', out, ...args)).toEqual({
+  expect(await lexpo('export', run.root, '--out', out, ...args)).toEqual({
     code: 0,
     out: `${out}: demo-v4, merged into its base model\n`,
     err: 'merging model.safetensors (1 of 1)\n',
@@ -45,7 +36,7 @@ test('mistakes end with 1 and one message', async () => {
     [[run.root, '--out', out, '--checkpoint', 'demo-v9'], 'has no adapter demo-v9'],
     [[join(run.root, 'config.json'), '--out', out], 'is a file'],
   ] satisfies [string[], string][]) {
-    const result = await lexpo(...args);
+    const result = await lexpo('export', ...args);
     expect(result, args.join(' ')).toMatchObject({ code: 1, out: '' });
     expect(result.err).toContain(text);
     expect(existsSync(out)).toBe(false);
