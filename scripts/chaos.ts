@@ -14,6 +14,7 @@ import { parseArgs } from 'node:util';
 import { gunzipSync } from 'node:zlib';
 import { stream } from '../src/base/random.ts';
 import type { Trajectory } from '../src/rollout/trajectory.ts';
+import { stepName } from '../src/trainer/run-folder.ts';
 import { hasRedis, startRedis } from '../test/redis/redis-server.ts';
 import { compareRuns } from './chaos/compare.ts';
 import { startFaultProxy } from './chaos/fault-proxy.ts';
@@ -63,7 +64,7 @@ const settings = (dir: string): string[] =>
 
 function trajectoriesOf(dir: string): Trajectory[] {
   return Array.from({ length: steps }, (_, i) => {
-    const name = `step-${String(i + 1).padStart(6, '0')}.jsonl.gz`;
+    const name = `${stepName(i + 1)}.jsonl.gz`;
     const text = gunzipSync(readFileSync(join(folder, dir, 'chaos', 'trajectories', name))).toString();
     return text
       .split('\n')

@@ -4,7 +4,7 @@ import type { DecoderConfig } from './model-config.ts';
 import { initAdapter } from './peft.ts';
 import type { Adapter, LoraSpec } from './types.ts';
 
-/** As `initAdapter` by the stream (seed, name), and B from N(0, std²): the farther from the base model the larger `std`. */
+/** As `initAdapter` by the stream (seed, name), and B from N(0, std²): the larger `std`, the farther from the base. */
 export function actingAdapter(
   config: DecoderConfig,
   spec: LoraSpec,

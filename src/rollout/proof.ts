@@ -4,8 +4,8 @@
  * answers, a cache the answers of an older version: both may lie within a tolerance that half precision needs,
  * so what is served may not be nearer to one of them than to the learner either.
  */
-import { createHash } from 'node:crypto';
 import { UserError } from '../base/errors.ts';
+import { shortHash } from '../base/hash.ts';
 import type { Endpoint } from './endpoint.ts';
 import { sameIds } from './endpoint-answer.ts';
 
@@ -60,7 +60,7 @@ export class PublishError extends UserError {
 const distance = (a: readonly number[], b: readonly number[]): number =>
   Math.hypot(...a.map((value, i) => value - b[i]!));
 
-/** Largest |Δ|; NaN when `served` lacks a position or holds a value that is not a number: no gap is small enough then. */
+/** Largest |Δ|; NaN, which is below no limit, when `served` lacks a position or holds a value that is none. */
 export const largestGap = (ours: readonly number[], served: readonly number[]): number =>
   ours.reduce((gap, value, i) => Math.max(gap, Math.abs(value - served[i]!)), 0);
 
@@ -135,4 +135,4 @@ export function judge(
  * the run before it, and the servers may still hold keys and values under them.
  */
 export const saltOf = ({ version, proof }: ServedAdapter): string | null =>
-  proof && `v${version}-${createHash('sha256').update(JSON.stringify(proof)).digest('hex').slice(0, 16)}`;
+  proof && `v${version}-${shortHash(proof)}`;

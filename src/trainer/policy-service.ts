@@ -1,8 +1,8 @@
 /** From the section `endpoint` to replicas: our own server within this process, or servers that are there. */
-import { createHash } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { UserError } from '../base/errors.ts';
+import { shortHash } from '../base/hash.ts';
 import type { Config } from '../config/schema.ts';
 import { actingAdapter } from '../engine/acting-adapter.ts';
 import { writeAdapter } from '../engine/peft.ts';
@@ -155,7 +155,8 @@ export function endpointKey({ endpoint }: Pick<Config, 'endpoint'>): string | un
 }
 
 /**
- * Writes an adapter of the run's shape, of which a server that applies it answers far from its base model. Its name says what is in it: names are never used for other weights.
+ * Writes an adapter of the run's shape: a server that applies it answers far from its base model. Its name says
+ * what is in it: names are never used for other weights.
  */
 async function writeProbe(
   config: Config,
@@ -164,9 +165,7 @@ async function writeProbe(
   adapterRoot: string,
 ): Promise<NonNullable<Needs['probe']>> {
   const adapter = actingAdapter(model.config, spec, 0.05, 0, 'probe-adapter');
-  const shape = createHash('sha256')
-    .update(JSON.stringify([spec, [...adapter.tensors].map(([name, tensor]) => [name, tensor.shape])]))
-    .digest('hex');
+  const shape = shortHash([spec, [...adapter.tensors].map(([name, tensor]) => [name, tensor.shape])]);
   const name = `${config.run.name}-probe-${shape.slice(0, 8)}`;
   const folder = join(adapterRoot, name);
   await rm(folder, { recursive: true, force: true });

@@ -4,7 +4,10 @@ import { messageOf, UserError } from '../base/errors.ts';
 import type { PoolConfig } from '../config/pool-schema.ts';
 import type { RedisAddress } from '../rollout/pool/redis-connection.ts';
 
-/** UserError for a variable that is not set, an address that is none, or a file that cannot be read; never with a secret in it. */
+/**
+ * UserError for a variable that is not set, an address that is none, or a file that cannot be read; never with a
+ * secret in it.
+ */
 export function redisAddress(
   { redis }: Pick<PoolConfig, 'redis'>,
   env: Record<string, string | undefined> = process.env,

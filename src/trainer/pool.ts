@@ -1,7 +1,6 @@
 /** The pool of a run as its configuration says: within this process, or workers over Redis. */
-import { createHash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { sha256OfFile, shortHash } from '../base/hash.ts';
 import { version } from '../base/version.ts';
 import type { Config } from '../config/schema.ts';
 import type { Facts } from '../rollout/pool/job.ts';
@@ -98,12 +97,8 @@ function addressesOf(replicas: Pick<Replicas, 'state'>): string[] {
 /** SHA-256 of an adapter's weights by its name; each file is read once, since names are never used again. */
 function weightsHash(adapterRoot: string): (policy: { model: string }) => Promise<string> {
   const known = new Map<string, Promise<string>>();
-  const read = async (model: string): Promise<string> => {
-    const hash = createHash('sha256');
-    const file = join(adapterRoot, model, 'adapter_model.safetensors');
-    for await (const chunk of createReadStream(file)) hash.update(chunk as Buffer);
-    return hash.digest('hex');
-  };
+  const read = (model: string): Promise<string> =>
+    sha256OfFile(join(adapterRoot, model, 'adapter_model.safetensors'));
   return ({ model }) => {
     const found = known.get(model) ?? read(model);
     known.set(model, found);
@@ -119,8 +114,6 @@ export const resultsDir = (config: Config): string =>
 
 /** Settings that say where things lie: their contents are compared instead. */
 const PLACES = /^(data|model|endpoint)\./;
-const hashOf = (value: unknown): string =>
-  createHash('sha256').update(JSON.stringify(value)).digest('hex').slice(0, 16);
 
 /** What trainer and worker must have alike: version, settings, data, base model, and how prompts are rendered. */
 export function runFacts(
@@ -135,10 +128,10 @@ export function runFacts(
   return {
     'lexpo version': version(),
     'hash of data.corpus': corpus.hash,
-    'hash of data.train': hashOf(train),
-    'hash of data.validation': hashOf(validation),
+    'hash of data.train': shortHash(train),
+    'hash of data.validation': shortHash(validation),
     'hash of the weights of model.path': baseWeights,
-    'hash of prompts by the tokenizer and chat template of model.path': hashOf([
+    'hash of prompts by the tokenizer and chat template of model.path': shortHash([
       prompts,
       model.config.eosTokenIds,
     ]),

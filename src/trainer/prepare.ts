@@ -1,8 +1,8 @@
 /** From a resolved configuration to the parts that a run, an evaluation or a single rollout works with. */
-import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { UserError } from '../base/errors.ts';
+import { shortHash } from '../base/hash.ts';
 import type { Config } from '../config/schema.ts';
 import { type DecoderConfig, readDecoderConfig } from '../engine/model-config.ts';
 import { type Corpus, loadCorpus } from '../env/corpus.ts';
@@ -49,10 +49,7 @@ export interface Model {
  * What it may change is left out: `same-run.ts`.
  */
 export function configHash(config: Config, { corpus, train, validation }: Data, weights: string): string {
-  return createHash('sha256')
-    .update(JSON.stringify([[...sharedSettings(config)], corpus.hash, train, validation, weights]))
-    .digest('hex')
-    .slice(0, 16);
+  return shortHash([[...sharedSettings(config)], corpus.hash, train, validation, weights]);
 }
 
 export const malrConfig = ({ env, retrieval }: Config): MalrConfig => {

@@ -2,11 +2,11 @@
  * `inputs.json` of a run folder: what the run was trained on, by count and hash, so that an exported adapter
  * can say so and a base model that was exchanged since is noticed.
  */
-import { createHash } from 'node:crypto';
-import { createReadStream, existsSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
 import { writeFileAtomic } from '../base/atomic-write.ts';
+import { sha256OfFile } from '../base/hash.ts';
 import { readJsonFile } from '../base/read-json.ts';
 import type { Config } from '../config/schema.ts';
 import type { Data } from './prepare.ts';
@@ -30,12 +30,6 @@ export type RunInputs = z.infer<typeof inputsSchema>;
 
 const pathOf = (root: string): string => join(root, 'inputs.json');
 
-async function sha256(file: string): Promise<string> {
-  const hash = createHash('sha256');
-  for await (const chunk of createReadStream(file)) hash.update(chunk as Buffer);
-  return hash.digest('hex');
-}
-
 /**
  * Writes `inputs.json` into the run folder `root`; reads the three data files again to hash them.
  * `baseWeights` is the `weightsMark` of the base model's folder.
@@ -48,7 +42,7 @@ export async function writeRunInputs(
 ): Promise<void> {
   const about = async (path: string, count: number) => ({
     file: basename(path),
-    sha256: await sha256(path),
+    sha256: await sha256OfFile(path),
     count,
   });
   const inputs: RunInputs = {

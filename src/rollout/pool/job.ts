@@ -1,6 +1,6 @@
 /** One rollout as a job, and the names that it goes by. */
-import { createHash } from 'node:crypto';
 import { z } from 'zod';
+import { sha256 } from '../../base/hash.ts';
 
 export const jobSchema = z.strictObject({
   run: z.string(),
@@ -16,8 +16,7 @@ export const jobSchema = z.strictObject({
 });
 export type RolloutJob = z.infer<typeof jobSchema>;
 
-const digest = (value: unknown): string =>
-  createHash('sha256').update(JSON.stringify(value)).digest('hex').slice(0, 32);
+const digest = (value: unknown): string => sha256(JSON.stringify(value)).slice(0, 32);
 
 /**
  * The job's name, and its result's: the same job has the same name in a resumed run, and one by other weights,

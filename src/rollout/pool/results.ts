@@ -3,12 +3,12 @@
  * job's name with the SHA-256 of the second line, and the trajectory. A file appears whole, under its name, at
  * once, and the first one stays: a job that ran twice has one result.
  */
-import { createHash } from 'node:crypto';
 import { link, mkdir, open, readdir, readFile, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { z } from 'zod';
 import { writeError } from '../../base/atomic-write.ts';
 import { messageOf } from '../../base/errors.ts';
+import { sha256 } from '../../base/hash.ts';
 import { type Trajectory, trajectorySchema } from '../trajectory.ts';
 import { jobId, type RolloutJob } from './job.ts';
 
@@ -22,7 +22,6 @@ export class DamagedResult extends Error {
 }
 
 const headSchema = z.strictObject({ job: z.string(), sha256: z.string() });
-const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
 const stepFolder = (step: number): string => `step-${String(step).padStart(6, '0')}`;
 export const resultPath = (job: RolloutJob): string => join(stepFolder(job.step), `${jobId(job)}.json`);
 

@@ -1,9 +1,9 @@
 /** New labelled pairs: read from the inbox, each one judged, the good ones added to the sets. */
-import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { messageOf, UserError } from '../../base/errors.ts';
+import { sha256 } from '../../base/hash.ts';
 import { streamSeed } from '../../base/random.ts';
 import { problemsOf } from '../../base/read-json.ts';
 import type { Corpus } from '../../env/corpus.ts';
@@ -37,9 +37,9 @@ export async function readInbox(
   const lines: InboxLine[] = [];
   for (const file of await namesIn(folder)) {
     const bytes = await readFile(join(folder, file));
-    const sha256 = createHash('sha256').update(bytes).digest('hex');
-    if (done.has(sha256)) continue;
-    files.push({ file, sha256 });
+    const hash = sha256(bytes);
+    if (done.has(hash)) continue;
+    files.push({ file, sha256: hash });
     lines.push(...linesOf(file, bytes));
   }
   return { files, lines };

@@ -11,13 +11,13 @@
  *
  * What happened is what the history says; what is in use is what the pointer says.
  */
-import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { copyFile, mkdir, open, readdir, rm, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import { writeError, writeFileAtomic, writeFolderAtomic } from '../../base/atomic-write.ts';
 import { UserError } from '../../base/errors.ts';
+import { sha256 } from '../../base/hash.ts';
 import { jsonLine } from '../../base/jsonl.ts';
 import { problemsOf, readJsonFile } from '../../base/read-json.ts';
 import type { Query } from '../../env/types.ts';
@@ -149,7 +149,7 @@ export async function appendHistory(registry: Registry, record: HistoryRecord): 
 /** Keeps a set of questions under the hash of its bytes, and gives that hash; the same questions, the same file. */
 export async function keepSet(registry: Registry, questions: readonly Query[]): Promise<string> {
   const text = questions.map(({ id, query, gold }) => jsonLine({ id, query, gold })).join('');
-  const hash = createHash('sha256').update(text).digest('hex').slice(0, 16);
+  const hash = sha256(text).slice(0, 16);
   if (!existsSync(setFile(registry, hash))) await writeFileAtomic(setFile(registry, hash), text);
   return hash;
 }

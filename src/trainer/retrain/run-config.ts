@@ -1,7 +1,7 @@
 /** The configuration of a job's training run, and what names it. Pure. */
-import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { UserError } from '../../base/errors.ts';
+import { shortHash } from '../../base/hash.ts';
 import type { Config } from '../../config/schema.ts';
 import { sharedSettings } from '../same-run.ts';
 import type { Job } from './records.ts';
@@ -48,15 +48,12 @@ export function jobName(name: string, at: Date, isTaken: (name: string) => boole
   }
 }
 
-const hashOf = (value: unknown): string =>
-  createHash('sha256').update(JSON.stringify(value)).digest('hex').slice(0, 16);
-
 /** Names the whole configuration in the history. */
-export const fullHash = (config: Config): string => hashOf(config);
+export const fullHash = (config: Config): string => shortHash(config);
 
 /** Of what an unfinished job must share with the configuration that goes on with it: all but the rules around it. */
 export function settingsHash({ retrain: _, pool: __, ...rest }: Config): string {
-  return hashOf([...sharedSettings(rest)]);
+  return shortHash([...sharedSettings(rest)]);
 }
 
 /**

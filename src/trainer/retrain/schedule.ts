@@ -2,11 +2,11 @@
  * Retraining by the clock: BullMQ's job schedulers on Redis, one for each configuration by its `run.name`, and
  * the process that does their jobs. What is scheduled is the resolved configuration as it was then.
  */
-import { createHash } from 'node:crypto';
 import { resolve } from 'node:path';
 import { DelayedError, type Job, Queue, UnrecoverableError, Worker } from 'bullmq';
 import type { Redis } from 'ioredis';
 import { messageOf, UserError } from '../../base/errors.ts';
+import { shortHash } from '../../base/hash.ts';
 import { problemsOf } from '../../base/read-json.ts';
 import { type Config, configSchema } from '../../config/schema.ts';
 import { tellErrors } from '../../rollout/pool/redis-connection.ts';
@@ -163,8 +163,7 @@ async function perform(job: Job<Data>, options: WorkOptions, lockMs: number): Pr
     );
   const config = withRetrain(parsed.data);
   const root = resolve(config.retrain.registry);
-  const mark = createHash('sha256').update(root).digest('hex').slice(0, 16);
-  const lock = await takeRedisLock(redis, `${prefix}:retrain-lock:${mark}`, {
+  const lock = await takeRedisLock(redis, `${prefix}:retrain-lock:${shortHash(root)}`, {
     leastFence: lastFence(root) + 1,
     ttlMs: lockMs,
     signal,
