@@ -1,17 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { stream } from '../base/random.ts';
 import { importanceWeights, klTerm, type LossConfig, type LossInput, lossCoefficients } from './loss.ts';
+import { loss } from './test-support-update.ts';
 
-const base: LossConfig = {
-  kind: 'grpo',
-  clipLow: 0.2,
-  clipHigh: 0.2,
-  aggregation: 'token',
-  constantLength: 8,
-  kl: { coef: 0, estimator: 'k3' },
-  entropy: 0,
-  importance: { level: 'sequence', mode: 'none', cap: 3 },
-};
+const base: LossConfig = { ...loss, importance: { ...loss.importance, mode: 'none' } };
 
 function randomInput(seed: number, lengths: number[]): LossInput {
   const random = stream(seed, 'loss');
