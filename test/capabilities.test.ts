@@ -1,9 +1,8 @@
 /** What is asked of every server before a run, against servers that lack one thing each. */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { UserError } from '../src/base/errors.ts';
+import { temporaryFolder } from '../src/base/test-support.ts';
 import { writeAdapter } from '../src/engine/peft.ts';
 import { checkReplicas, type Needs } from '../src/rollout/capabilities.ts';
 import { createEndpoint } from '../src/rollout/endpoint.ts';
@@ -18,12 +17,11 @@ import {
   startHostileEndpoint,
 } from './hostile-endpoint/hostile-endpoint.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'lexpo-capabilities-'));
+const root = temporaryFolder();
 const folder = join(root, 'run-probe');
 const probe: ServedAdapter = { version: 0, name: 'run-probe', folder, proof: null };
 const RANK = 6;
 beforeAll(() => writeAdapter(folder, tableAdapter(tableModel(RANK), 0.5), { baseModel: 'base' }));
-afterAll(() => rmSync(root, { recursive: true }));
 
 const started: HostileEndpoint[] = [];
 afterEach(async () => {

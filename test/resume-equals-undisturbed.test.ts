@@ -1,9 +1,8 @@
 import { type ChildProcess, execFileSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { temporaryFolder } from '../src/base/test-support.ts';
 import {
   adapterBytes,
   isFinished,
@@ -13,10 +12,9 @@ import {
   summaryOf,
 } from './test-support-run.ts';
 
-const scratch = mkdtempSync(join(tmpdir(), 'lexpo-resume-'));
+const scratch = temporaryFolder();
 // What `npm test` has done already: the program would say that it compiles.
 beforeAll(() => void execFileSync(process.execPath, ['scripts/ensure-ready.mjs'], { stdio: 'ignore' }));
-afterAll(() => rmSync(scratch, { recursive: true, force: true }));
 
 const train = (dir: string, ...flags: string[]): ChildProcess =>
   startRun(dir, ['train.steps=6', 'train.evalEvery=3'], ...flags);

@@ -3,19 +3,19 @@
  * holds TensorFlow.js and its plain JavaScript backend.
  */
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { stream } from '../src/base/random.ts';
+import { temporaryFolder } from '../src/base/test-support.ts';
 import { onnxExecutor } from '../src/engine/onnx/session.ts';
 import { tensorGap } from '../src/engine/test-support.ts';
 import { createCore } from '../src/trainer/learner/core.ts';
 import { randomPasses, stepOn, tinyOptions } from '../src/trainer/learner/test-support-tiny.ts';
 
-const copy = mkdtempSync(join(tmpdir(), 'lexpo-tfjs-installed-'));
+const copy = temporaryFolder();
 const tfjs = join(copy, 'node_modules', '@tensorflow', 'tfjs-node-gpu');
 const { resolve: find } = createRequire(import.meta.url);
 
@@ -30,7 +30,6 @@ beforeAll(() => {
   writeFileSync(join(tfjs, 'package.json'), JSON.stringify({ main: 'index.js', type: 'commonjs' }));
   // compiling comes first where `npm test` has not done it
 }, 180_000);
-afterAll(() => rmSync(copy, { recursive: true }));
 
 const install = (source: string): void => writeFileSync(join(tfjs, 'index.js'), source);
 const learnerOfCopy = (): Promise<typeof import('../src/trainer/learner/engine-learner.ts')> =>

@@ -1,17 +1,16 @@
 /** Training against two servers: one dies in mid step and is started again, then the other dies. */
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
-import { afterAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
+import { temporaryFolder } from '../src/base/test-support.ts';
 import { loadConfig } from '../src/config/load.ts';
 import type { Screen } from '../src/report/progress.ts';
 import { type PolicyServer, startServer } from '../src/serve/server.ts';
 import { evaluateAdapter, inspectQuestion } from '../src/trainer/inspect.ts';
 import { runTraining } from '../src/trainer/run.ts';
 
-const scratch = mkdtempSync(join(tmpdir(), 'lexpo-replicas-'));
-afterAll(() => rmSync(scratch, { recursive: true, force: true }));
+const scratch = temporaryFolder();
 
 const STEPS = 3;
 const adapterRoot = join(scratch, 'runs', 'run', 'adapters');

@@ -1,11 +1,11 @@
-import { mkdtempSync, readdirSync, readFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';
 import { jsonLine, writeJsonLines } from './jsonl.ts';
+import { temporaryFolder } from './test-support.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'lexpo-jsonl-'));
+const folder = temporaryFolder();
 const records = Array.from({ length: 3000 }, (_, i) => ({
   i,
   text: `第${i}条 "quoted"\n\u2028`,

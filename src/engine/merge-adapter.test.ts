@@ -1,15 +1,15 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import { stream } from '../base/random.ts';
+import { temporaryFolder } from '../base/test-support.ts';
 import { mergeTensor, writeMergedWeights } from './merge-adapter.ts';
 import { loraScale } from './peft.ts';
 import { readSafetensors, writeSafetensors } from './safetensors.ts';
 import { randomAdapter, tinyModel } from './test-support.ts';
 
-const scratch = mkdtempSync(join(tmpdir(), 'lexpo-merge-'));
-const made: string[] = [scratch];
+const scratch = temporaryFolder();
+const made: string[] = [];
 afterAll(() => {
   for (const folder of made) rmSync(folder, { recursive: true });
 });

@@ -1,15 +1,15 @@
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { FAMILIES, familyPath } from '../../test/vectors/families.ts';
 import { UserError } from '../base/errors.ts';
+import { temporaryFolder } from '../base/test-support.ts';
 import { readDecoderConfig } from './model-config.ts';
 
 const tiny = fileURLToPath(new URL('../../test/vectors/qwen3-tiny', import.meta.url));
-const scratch = mkdtempSync(join(tmpdir(), 'model-config-'));
-afterAll(() => rmSync(scratch, { recursive: true }));
+const scratch = temporaryFolder();
 
 type Json = Record<string, unknown>;
 const configOf = (folder: string): Json => JSON.parse(readFileSync(join(folder, 'config.json'), 'utf8'));

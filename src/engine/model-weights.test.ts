@@ -12,11 +12,11 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { familyPath, loadFamily } from '../../test/vectors/families.ts';
 import { UserError } from '../base/errors.ts';
+import { temporaryFolder } from '../base/test-support.ts';
 import { createDecodeSession } from './decode-session.ts';
 import { readSafetensorsIndex, readTensor, writeSafetensors } from './safetensors.ts';
 import { chainBatch } from './test-support.ts';
@@ -24,8 +24,7 @@ import { createTrainingSession } from './training-session.ts';
 import type { TensorMap } from './types.ts';
 import { weightsMark } from './weights-mark.ts';
 
-const scratch = mkdtempSync(join(tmpdir(), 'model-weights-'));
-afterAll(() => rmSync(scratch, { recursive: true }));
+const scratch = temporaryFolder();
 let count = 0;
 
 /** A copy of a family's model without what belongs to the vectors. */

@@ -1,9 +1,8 @@
 /** Every operation of the table: its gradient against finite differences, each executor against its definition. */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { stream } from '../base/random.ts';
+import { temporaryFolder } from '../base/test-support.ts';
 import { gradients } from './autodiff.ts';
 import { type Dim, dimValue } from './dims.ts';
 import type { Executor, Value } from './executor.ts';
@@ -17,7 +16,7 @@ import { type Dense, evaluate } from './test-support-reference.ts';
 import { createTfjsExecutor } from './tfjs/session.ts';
 import { tfjsCpu } from './tfjs/test-support-cpu.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'lexpo-ops-'));
+const folder = temporaryFolder();
 const w = Float64Array.of(0.5, -1.25, 2);
 writeSafetensors(
   join(folder, 'model.safetensors'),
@@ -26,7 +25,6 @@ writeSafetensors(
     dtype: 'F32',
   },
 );
-afterAll(() => rmSync(folder, { recursive: true }));
 
 const names = Object.keys(OPS) as OpName[];
 const cases = names.flatMap((name) =>

@@ -1,9 +1,9 @@
 /** Against PEFT and transformers: `scripts/peft-vectors.py` wrote test/vectors/peft-variants. */
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
+import { temporaryFolder } from '../base/test-support.ts';
 import { writeMergedWeights } from './merge-adapter.ts';
 import { readDecoderConfig } from './model-config.ts';
 import { checkAdapterFits, LORA_MODULES, loraScale, readAdapter } from './peft.ts';
@@ -23,8 +23,7 @@ const vectors = JSON.parse(readFileSync(join(variants, 'vectors.json'), 'utf8'))
     { adapter: number[]; merged: Record<'float32' | 'bfloat16' | 'float16', number[]> }
   >;
 };
-const scratch = mkdtempSync(join(tmpdir(), 'lexpo-variants-'));
-afterAll(() => rmSync(scratch, { recursive: true }));
+const scratch = temporaryFolder();
 
 /** log p(ids[i + 1] | ids[..i]) by our own graph. */
 async function logprobs(folder: string, adapter: Adapter | null): Promise<Float32Array> {

@@ -1,13 +1,12 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { UserError } from '../base/errors.ts';
+import { temporaryFolder } from '../base/test-support.ts';
 import { corpusOf, loadCorpus } from './corpus.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'lexpo-corpus-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 let files = 0;
 function file(content: string | Uint8Array, ending = '.jsonl'): string {

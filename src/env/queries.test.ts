@@ -1,13 +1,12 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { UserError } from '../base/errors.ts';
+import { temporaryFolder } from '../base/test-support.ts';
 import { corpusOf } from './corpus.ts';
 import { loadQueries } from './queries.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'lexpo-queries-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 const corpus = corpusOf(['a1', 'a2', 'a3'].map((id) => ({ id, title: id, text: id })));
 

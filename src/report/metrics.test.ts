@@ -1,8 +1,8 @@
-import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import type { FileHandle } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
+import { temporaryFolder } from '../base/test-support.ts';
 
 /** When set, an append writes only this many bytes of the text and then meets a full disk. */
 const fault: { after: number | null } = { after: null };
@@ -27,7 +27,7 @@ vi.mock('node:fs/promises', async (importOriginal) => {
 const { metricsRow, openMetrics, SERIES } = await import('./metrics.ts');
 const { UserError } = await import('../base/errors.ts');
 
-const folder = mkdtempSync(join(tmpdir(), 'lexpo-metrics-'));
+const folder = temporaryFolder();
 let files = 0;
 const rows = (path: string): Record<string, number>[] =>
   readFileSync(path, 'utf8')

@@ -1,13 +1,10 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
+import { temporaryFolder } from '../base/test-support.ts';
 import { buildTokenizer, END_TOKEN, PAD_TOKEN, writeTokenizer } from './build-tokenizer.ts';
 import { loadChatTemplate, renderPromptIds } from './chat-template.ts';
 import { loadTokenizer } from './tokenizer.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'lexpo-tokenizer-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 const files = buildTokenizer(['合同合同合同无效无效', '出租人'], {
   size: 281,

@@ -1,16 +1,15 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { stream } from '../base/random.ts';
+import { temporaryFolder } from '../base/test-support.ts';
 import type { Message } from '../env/types.ts';
 import { loadChatTemplate, renderPromptIds } from './chat-template.ts';
 import { loadTokenizer } from './tokenizer.ts';
 
 const vectors = fileURLToPath(new URL('../../test/vectors', import.meta.url));
-const scratch = mkdtempSync(join(tmpdir(), 'chat-template-'));
-afterAll(() => rmSync(scratch, { recursive: true }));
+const scratch = temporaryFolder();
 
 interface Chat {
   messages: Message[];

@@ -1,19 +1,18 @@
 /** Chat templates of the families: no system role, several end tokens, dates, answers that nothing opens. */
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { UserError } from '../base/errors.ts';
 import { stream } from '../base/random.ts';
+import { temporaryFolder } from '../base/test-support.ts';
 import { buildMessages, PACKS } from '../env/malr/prompts/build-messages.ts';
 import type { Message } from '../env/types.ts';
 import { endOfTurn, loadChatTemplate, renderPromptIds } from './chat-template.ts';
 import { loadTokenizer } from './tokenizer.ts';
 
 const vectors = fileURLToPath(new URL('../../test/vectors', import.meta.url));
-const scratch = mkdtempSync(join(tmpdir(), 'family-templates-'));
-afterAll(() => rmSync(scratch, { recursive: true }));
+const scratch = temporaryFolder();
 
 const user = (content: string): Message => ({ role: 'user', content });
 const system = (content: string): Message => ({ role: 'system', content });

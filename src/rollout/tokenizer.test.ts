@@ -1,14 +1,13 @@
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { stream } from '../base/random.ts';
+import { temporaryFolder } from '../base/test-support.ts';
 import { loadTokenizer } from './tokenizer.ts';
 
 const vectors = fileURLToPath(new URL('../../test/vectors', import.meta.url));
-const scratch = mkdtempSync(join(tmpdir(), 'tokenizer-'));
-afterAll(() => rmSync(scratch, { recursive: true }));
+const scratch = temporaryFolder();
 
 interface Vectors {
   texts: { text: string; markup: number[]; plain: number[]; decoded: string; withoutSpecial: string }[];

@@ -1,14 +1,12 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { fakeSession, openModel, writeFakeAdapter } from '../../test/serve/fake-engine.ts';
+import { temporaryFolder } from '../base/test-support.ts';
 import type { LoraSpec } from '../engine/types.ts';
 import { createAdapterSlots } from './adapter-slots.ts';
 import type { LoadOutcome } from './protocol.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'lexpo-slots-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 const adapter = (bias: number, r: number) => writeFakeAdapter(join(folder, `${bias}-${r}`), bias, r);
 
 async function setUp(faults: { session?: boolean; prefill?: boolean } = {}) {

@@ -1,7 +1,7 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { temporaryFolder } from '../base/test-support.ts';
 import { readDecoderConfig } from '../engine/model-config.ts';
 import { readSafetensors } from '../engine/safetensors.ts';
 import type { Article } from '../env/types.ts';
@@ -23,8 +23,7 @@ const articles: Article[] = [
     text: '用人单位拖欠劳动报酬，劳动者可以请求支付令。',
   },
 ];
-const root = mkdtempSync(join(tmpdir(), 'lexpo-base-'));
-afterAll(() => rmSync(root, { recursive: true }));
+const root = temporaryFolder();
 
 async function build(name: string, change: Partial<BuildBaseModelOptions> = {}): Promise<string[]> {
   const lines: string[] = [];

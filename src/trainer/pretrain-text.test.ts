@@ -1,8 +1,6 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { stream } from '../base/random.ts';
+import { temporaryFolder } from '../base/test-support.ts';
 import { ACTIONS } from '../env/malr/agents.ts';
 import { targetSource } from '../env/malr/demonstration-targets.ts';
 import { parseAction } from '../env/malr/parse-action.ts';
@@ -42,8 +40,7 @@ const articles: Article[] = [
   },
 ];
 const pack = PACKS['zh-compact'];
-const folder = mkdtempSync(join(tmpdir(), 'lexpo-pretrain-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 const texts = articles.flatMap(({ title, text }) => [title, text]);
 const files = buildTokenizer(texts, {
   size: 600,

@@ -1,8 +1,8 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { stream } from '../base/random.ts';
+import { temporaryFolder } from '../base/test-support.ts';
 import { type Config, configSchema } from '../config/schema.ts';
 import { readDecoderConfig } from '../engine/model-config.ts';
 import { initAdapter, writeAdapter } from '../engine/peft.ts';
@@ -13,11 +13,9 @@ import { loraSpec, type StartParts, startRun, startState } from './start-run.ts'
 import { BASE_MODEL, createTableLearner, freshState, tableAdapter, tableModel } from './test-support.ts';
 import { createTableEndpoint, tableReplicas } from './test-support-rollout.ts';
 
-const scratch = mkdtempSync(join(tmpdir(), 'lexpo-start-'));
+const scratch = temporaryFolder();
 const folder = tinyModel();
-afterAll(() => {
-  for (const path of [scratch, folder]) rmSync(path, { recursive: true });
-});
+afterAll(() => rmSync(folder, { recursive: true }));
 
 const configOf = (change: object): Config =>
   configSchema.parse({

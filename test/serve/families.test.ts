@@ -1,9 +1,9 @@
 /** The server over a model of each family: ids in, ids out, log-probabilities as the reference has them. */
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { temporaryFolder } from '../../src/base/test-support.ts';
 import { loraScale, readAdapter } from '../../src/engine/peft.ts';
 import { chainBatch } from '../../src/engine/test-support.ts';
 import { createTrainingSession } from '../../src/engine/training-session.ts';
@@ -13,8 +13,7 @@ import { loadModel } from '../../src/trainer/prepare.ts';
 import { FAMILIES, loadFamily } from '../vectors/families.ts';
 
 const tokenizerPath = (name: string): string => fileURLToPath(new URL(`../vectors/${name}`, import.meta.url));
-const scratch = mkdtempSync(join(tmpdir(), 'lexpo-serve-families-'));
-afterAll(() => rmSync(scratch, { recursive: true }));
+const scratch = temporaryFolder();
 
 interface Served {
   server: PolicyServer;

@@ -1,13 +1,13 @@
 /** How the `torch` learner's processes start and end: every way ends in one clear error, and in no process left. */
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { UserError } from '../../base/errors.ts';
 import { stream } from '../../base/random.ts';
+import { temporaryFolder } from '../../base/test-support.ts';
 import { findPython, torchOnCpu } from './test-support-python.ts';
 import { randomPasses, tinyOptions } from './test-support-tiny.ts';
 import { TORCH_PROGRAM, type TorchSettings, torchFailure } from './torch-launch.ts';
@@ -16,8 +16,7 @@ import { startTorch, type TorchProcess } from './torch-process.ts';
 import { encodeMessage } from './wire.ts';
 
 const { python, skip } = findPython();
-const folder = mkdtempSync(join(tmpdir(), 'lexpo-torch-test-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 const settings = (change: Partial<TorchSettings> = {}): TorchSettings => torchOnCpu(python, change);
 
