@@ -2,9 +2,8 @@
  * `npm run bench:learner`: what a step of the policy update costs on one recorded batch of the STARD run
  * (16 questions × 8 rollouts): with the token tree, by the same learner without it, and by TRL's GRPOTrainer
  * on the same samples, model, adapter and threads, each at the best of several batch sizes. docs/bench-learner.md
- * tells what is compared. The last line
- * is one JSON object. Options: `--rounds N` (default 5), `--threads N` (default 2), `--micro-batches N,N` (TRL's
- * that are tried).
+ * tells what is compared. The last line is one JSON object. Options: `--rounds N` (default 5), `--threads N`
+ * (default 2), `--micro-batches N,N` (TRL's that are tried).
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

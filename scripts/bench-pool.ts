@@ -11,7 +11,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
 import { median } from '../src/base/statistics.ts';
 import { loadConfig } from '../src/config/load.ts';
 import type { Config } from '../src/config/schema.ts';
@@ -33,22 +32,18 @@ import {
 } from '../src/trainer/prepare.ts';
 import { hasRedis, startRedis } from '../test/redis/redis-server.ts';
 import { lexpo, type Program, until } from './chaos/programs.ts';
+import { wholeOptions } from './whole-options.ts';
 
 const CONFIG = 'configs/quickstart.yaml';
 const POLICY = { version: 0, model: 'bench-v0' };
 const MOST_CPU_MS = 5;
 
-const { values } = parseArgs({
-  options: {
-    groups: { type: 'string', default: '120' },
-    members: { type: 'string', default: '8' },
-    concurrency: { type: 'string', default: '16' },
-    rounds: { type: 'string', default: '3' },
-  },
+const { groups, members, concurrency, rounds } = wholeOptions({
+  groups: 120,
+  members: 8,
+  concurrency: 16,
+  rounds: 3,
 });
-const groups = Number(values.groups);
-const members = Number(values.members);
-const rounds = Number(values.rounds);
 
 interface Stub {
   url: string;
@@ -188,7 +183,7 @@ try {
         CONFIG,
         ...set.flatMap((one) => ['--set', one]),
         '--concurrency',
-        values.concurrency,
+        String(concurrency),
       ];
       const worker = lexpo(args);
       workers.push(worker);

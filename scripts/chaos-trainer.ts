@@ -11,7 +11,7 @@ import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { isDeepStrictEqual, parseArgs } from 'node:util';
+import { isDeepStrictEqual } from 'node:util';
 import { messageOf } from '../src/base/errors.ts';
 import { stream } from '../src/base/random.ts';
 import {
@@ -22,6 +22,7 @@ import {
   startRun,
   summaryOf,
 } from '../test/test-support-run.ts';
+import { wholeOptions } from './whole-options.ts';
 
 const STEPS = 16;
 const SETTINGS = [`train.steps=${STEPS}`, `train.evalEvery=${STEPS / 2}`];
@@ -94,19 +95,9 @@ async function chaos(kills: number, seed: number, scratch: string): Promise<void
   if (different.length > 0) process.exitCode = 1;
 }
 
-function options(): { kills: number; seed: number } {
-  const { values } = parseArgs({
-    options: { kills: { type: 'string', default: '50' }, seed: { type: 'string', default: '1' } },
-  });
-  const [kills, seed] = [Number(values.kills), Number(values.seed)];
-  if (!(Number.isInteger(kills) && kills > 0 && Number.isInteger(seed) && seed >= 0))
-    throw new Error('--kills is a positive whole number, --seed one from 0 on');
-  return { kills, seed };
-}
-
 const scratch = mkdtempSync(join(tmpdir(), 'lexpo-chaos-trainer-'));
 try {
-  const { kills, seed } = options();
+  const { kills, seed } = wholeOptions({ kills: 50, seed: 1 });
   await chaos(kills, seed, scratch);
 } catch (error) {
   console.error(`chaos:trainer: ${messageOf(error)}`);

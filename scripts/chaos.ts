@@ -10,7 +10,6 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { parseArgs } from 'node:util';
 import { gunzipSync } from 'node:zlib';
 import { stream } from '../src/base/random.ts';
 import type { Trajectory } from '../src/rollout/trajectory.ts';
@@ -19,27 +18,19 @@ import { hasRedis, startRedis } from '../test/redis/redis-server.ts';
 import { compareRuns } from './chaos/compare.ts';
 import { startFaultProxy } from './chaos/fault-proxy.ts';
 import { lexpo, type Program, until } from './chaos/programs.ts';
+import { wholeOptions } from './whole-options.ts';
 
 const FAULTS = { status500: 0.05, status503: 0.02, hang: 0.01, reset: 0.02 };
 const WORKERS = 4;
 const CONFIG = 'configs/quickstart.yaml';
 
-const { values } = parseArgs({
-  options: {
-    steps: { type: 'string', default: '4' },
-    questions: { type: 'string', default: '6' },
-    members: { type: 'string', default: '4' },
-    kills: { type: 'string', default: '12' },
-    seed: { type: 'string', default: '1' },
-  },
+const { steps, questions, members, kills, seed } = wholeOptions({
+  steps: 4,
+  questions: 6,
+  members: 4,
+  kills: 12,
+  seed: 1,
 });
-const [steps, questions, members, kills, seed] = [
-  values.steps,
-  values.questions,
-  values.members,
-  values.kills,
-  values.seed,
-].map(Number) as [number, number, number, number, number];
 
 const folder = mkdtempSync(join(tmpdir(), 'lexpo-chaos-'));
 const say = (line: string): void => void process.stderr.write(`${line}\n`);
@@ -95,7 +86,7 @@ async function disturbedRun() {
     const [url] = await until(server, /http:\/\/\S+/);
     proxy = await startFaultProxy(url, FAULTS, seed);
     const distributed = [
-      `endpoint={kind: vllm, replicas: [{url: "${proxy.url}"}]}`,
+      `endpoint={kind: vllm, logprobs: processed, replicas: [{url: "${proxy.url}"}]}`,
       `pool={redis: {url: "${redis.url}"}, attempts: 200, backoffMs: 100, jobDeadlineMs: 20000, lockMs: 3000}`,
     ].flatMap((set) => ['--set', set]);
     const startWorker = (place: number): void => {
