@@ -4,14 +4,13 @@ import {
   completionBody,
   demand,
   demandError,
+  gapText,
   largestGap,
   SAME,
   type Session,
   score,
   show,
 } from './contract.ts';
-
-const gap = (value: number): string => `max |Δ| ${value.toExponential(1)}`;
 
 async function cardOf({ get }: Session, name: string) {
   const { json } = await get('/v1/models');
@@ -59,8 +58,8 @@ async function mixed(session: Session, tag: string, models: string[]): Promise<s
       const asked = Array.from({ length: 24 }, (_, i) => models[i % models.length]!);
       const together = await Promise.all(asked.map(ask));
       const gaps = together.map((logprobs, i) => largestGap(logprobs, alone.get(asked[i]!)!));
-      demand(Math.max(...gaps) <= SAME, gap(Math.max(...gaps)));
-      return `24 requests, ${gap(Math.max(...gaps))}`;
+      demand(Math.max(...gaps) <= SAME, gapText(Math.max(...gaps)));
+      return `24 requests, ${gapText(Math.max(...gaps))}`;
     });
   });
 }
@@ -98,7 +97,7 @@ export const adapterChecks: Check[] = [
             names.map(async (name) => (await score(session, name, promptIds)).logprobs),
           );
           const apart = [largestGap(one!, base), largestGap(two!, base), largestGap(one!, two!)];
-          demand(Math.min(...apart) > 10 * SAME, `no difference: ${apart.map(gap).join(', ')}`);
+          demand(Math.min(...apart) > 10 * SAME, `no difference: ${apart.map(gapText).join(', ')}`);
           return `${apart.map((x) => x.toFixed(2)).join(', ')} nats apart`;
         }),
       );
@@ -115,8 +114,8 @@ export const adapterChecks: Check[] = [
         const { logprobs } = await score(session, 'contract-named', whole);
         const given = (output.logprobs?.token_logprobs ?? []) as number[];
         const found = largestGap(given, logprobs.slice(session.promptIds.length - 1));
-        demand(found <= SAME, gap(found));
-        return gap(found);
+        demand(found <= SAME, gapText(found));
+        return gapText(found);
       });
     },
   },
@@ -199,9 +198,9 @@ export const adapterChecks: Check[] = [
         );
       }
       const gaps = found.map((one, i) => largestGap(one, found[i % 2]!));
-      demand(Math.max(...gaps) <= SAME, gap(Math.max(...gaps)));
+      demand(Math.max(...gaps) <= SAME, gapText(Math.max(...gaps)));
       demand(largestGap(found[0]!, found[1]!) > 10 * SAME, 'both folders answer the same');
-      return `6 loads, ${gap(Math.max(...gaps))}`;
+      return `6 loads, ${gapText(Math.max(...gaps))}`;
     },
   },
 ];

@@ -4,6 +4,7 @@ import {
   completionBody,
   demand,
   demandError,
+  gapText,
   largestGap,
   logprobsOf,
   SAME,
@@ -13,7 +14,6 @@ import {
 } from './contract.ts';
 
 const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
-const gap = (value: number): string => `max |Δ| ${value.toExponential(1)}`;
 
 /** The greedy continuation, `count` tokens long. */
 async function greedy(session: Session, count: number, more: object = {}): Promise<number[]> {
@@ -122,8 +122,8 @@ export const completionChecks: Check[] = [
       const whole = [...session.promptIds, ...choice.token_ids];
       const { logprobs } = await score(session, session.baseModel, whole);
       const found = largestGap(logprobsOf(choice), logprobs.slice(session.promptIds.length - 1));
-      demand(found <= SAME, gap(found));
-      return gap(found);
+      demand(found <= SAME, gapText(found));
+      return gapText(found);
     },
   },
   {
@@ -199,8 +199,8 @@ export const completionChecks: Check[] = [
       const by = session.logprobs === 'raw' ? 1 : temperature;
       for (const one of others)
         largest = Math.max(largest, Math.abs(one.given - first!.given - (one.raw - first!.raw) / by));
-      demand(largest <= SAME / temperature, `not ${session.logprobs}: ${gap(largest)}`);
-      return `${session.logprobs}, ${gap(largest)} over ${seen.size} tokens`;
+      demand(largest <= SAME / temperature, `not ${session.logprobs}: ${gapText(largest)}`);
+      return `${session.logprobs}, ${gapText(largest)} over ${seen.size} tokens`;
     },
   },
   {
@@ -222,8 +222,8 @@ export const completionChecks: Check[] = [
         );
         largest = Math.max(largest, largestGap(logprobsOf(one), logprobsOf(alone)));
       }
-      demand(largest <= SAME, gap(largest));
-      return `16 requests, ${gap(largest)}`;
+      demand(largest <= SAME, gapText(largest));
+      return `16 requests, ${gapText(largest)}`;
     },
   },
   {
@@ -235,9 +235,12 @@ export const completionChecks: Check[] = [
         await session.complete({ ...ask, cache_salt: 'v7' }),
       ];
       const found = largestGap(logprobsOf(plain.choices[0]!), logprobsOf(salted.choices[0]!));
-      demand(same(plain.choices[0]!.token_ids, salted.choices[0]!.token_ids) && found <= SAME, gap(found));
+      demand(
+        same(plain.choices[0]!.token_ids, salted.choices[0]!.token_ids) && found <= SAME,
+        gapText(found),
+      );
       const empty = await session.post('/v1/completions', completionBody(session, { cache_salt: '' }));
-      return `${gap(found)}; ${demandError(empty, [400], /cache_salt/)}`;
+      return `${gapText(found)}; ${demandError(empty, [400], /cache_salt/)}`;
     },
   },
 ];

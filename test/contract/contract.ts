@@ -214,5 +214,7 @@ export async function score(
 export const largestGap = (a: readonly number[], b: readonly number[]): number =>
   a.length === b.length ? Math.max(0, ...a.map((x, i) => Math.abs(x - b[i]!))) : Number.POSITIVE_INFINITY;
 
+export const gapText = (value: number): string => `max |Δ| ${value.toExponential(1)}`;
+
 /** Numbers of two ways to the same value within a float32 server. */
 export const SAME = 2e-3;

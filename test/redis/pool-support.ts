@@ -21,6 +21,14 @@ export type Script = Parameters<typeof createTableEndpoint>[1];
 export const contextOf = (script?: Script): RolloutContext =>
   tableContext(createTableEndpoint(tableModel(8), script), { runId: 'run' });
 
+/** What a worker does with a job. */
+export const performWith =
+  (context: RolloutContext): WorkerOptions['perform'] =>
+  ({ queryId, policy, step, member, attempt }, signal) => {
+    const query = QUERIES.find(({ id }) => id === queryId)!;
+    return rollOutOnce(context, query, policy, SAMPLING, { purpose: 'train', step, member, attempt }, signal);
+  };
+
 /** Without what a clock says. */
 export const timeless = (results: RolloutResult[]): unknown[] =>
   results.map((r) => (r.kind === 'ok' ? { ...r.trajectory, timings: {} } : r));
@@ -87,8 +95,6 @@ export function createStage(url: string): Stage {
     },
     async worker(script, change = {}) {
       const controller = new AbortController();
-      const context = contextOf(script);
-      const queries = new Map(QUERIES.map((query) => [query.id, query]));
       const done = work({
         redis: await connect(),
         prefix: 'test',
@@ -101,10 +107,7 @@ export function createStage(url: string): Stage {
         lockMs: 1_000,
         drainMs: 5_000,
         useEndpoints: () => {},
-        perform: ({ queryId, policy, step, member, attempt }, signal) => {
-          const id = { purpose: 'train', step, member, attempt };
-          return rollOutOnce(context, queries.get(queryId)!, policy, SAMPLING, id, signal);
-        },
+        perform: performWith(contextOf(script)),
         signal: controller.signal,
         say,
         ...change,

@@ -3,9 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { stream } from '../../src/base/random.ts';
 import { openRedis } from '../../src/rollout/pool/redis-connection.ts';
 import { work } from '../../src/rollout/pool/redis-worker.ts';
-import { rollOutOnce } from '../../src/rollout/roll-out.ts';
 import { RolloutFailure } from '../../src/rollout/rollout-failure.ts';
-import { contextOf, FACTS, QUERIES, SAMPLING } from './pool-support.ts';
+import { contextOf, FACTS, performWith } from './pool-support.ts';
 
 const [url, resultsDir, seed] = process.argv.slice(2);
 const random = stream(Number(seed), 'faults');
@@ -31,10 +30,7 @@ await work({
   lockMs: 1_000,
   drainMs: 1_000,
   useEndpoints: () => {},
-  perform: ({ queryId, policy, step, member, attempt }, signal) => {
-    const query = QUERIES.find(({ id }) => id === queryId)!;
-    return rollOutOnce(context, query, policy, SAMPLING, { purpose: 'train', step, member, attempt }, signal);
-  },
+  perform: performWith(context),
   signal: new AbortController().signal,
   say,
 });
