@@ -124,7 +124,8 @@ ${table(
 
 ## Ten GRPO steps
 
-\`lexpo train configs/quickstart.yaml\` with \`endpoint.kind: vllm\` and 8 questions a step, ${training.steps[0]?.trajectories ?? 0} trajectories.
+\`lexpo train configs/quickstart.yaml\` with \`endpoint.kind: vllm\`, temperature 1 and 8 questions a step, ${training.steps[0]?.trajectories ?? 0}
+trajectories.
 Mismatch is what the run itself measured. *Own version* and *next version* are computed afterwards: the sampled log-probabilities of ${RECOMPUTED}
 trajectories a step against a learner that read the adapter's file, of the version that they name and of the one
 after it. Held-out recall at 10: ${share(training.recallBefore)} before, ${share(training.recallAfter)} after; ${training.failed} failed rollouts. Ten steps
