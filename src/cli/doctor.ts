@@ -18,6 +18,7 @@ import {
   checkStart,
   checkWeights,
 } from './doctor/machine-checks.ts';
+import { checkRedis, checkResults } from './doctor/redis-check.ts';
 import { onInterrupt } from './interrupt.ts';
 import type { Streams } from './main.ts';
 
@@ -96,6 +97,11 @@ async function runChecks(list: Checklist, file: string, set: string[], machine: 
   const disk = await list.check('disk', [config], (settings) =>
     checkDisk(settings, model.passed ? model.value.config : null, machine.freeDisk),
   );
+  if (config.passed && config.value.pool) {
+    const pooled = { ...config, value: { ...config.value, pool: config.value.pool } };
+    await list.check('redis', [pooled], (settings) => checkRedis(settings, machine.now()));
+    await list.check('results', [pooled], (settings) => checkResults(settings, machine.now()));
+  }
   const learner = await list.check('learner', [config], checkLearner);
   await endpointChecks(list, { config, model, weights, memory, disk, learner }, machine.now());
 }

@@ -125,3 +125,20 @@ test('a file in place of the folder is a clear error', () => {
   expect(() => claimRun(root, PLAIN)).toThrow(/is a file, not a folder/);
   expect(() => claimRun(join(root, 'deeper'), PLAIN)).toThrow(/file, not a folder/);
 });
+
+test('what a killed doctor left is no earlier run; anything beside it is', () => {
+  const adapters = join(root, 'adapters');
+  mkdirSync(join(adapters, 'demo-doctor-lq2x9k-v0'), { recursive: true });
+  mkdirSync(join(adapters, 'demo-probe-0a1b2c3d'));
+  mkdirSync(join(root, 'results'));
+  writeFileSync(join(root, 'results', '.doctor-lq2x9k'), '');
+  claimRun(root, PLAIN).release();
+  expect(() => claimRun(root, RESUME)).toThrow(/no run to go on with/);
+  for (const name of ['demo-v0', 'demo-doctor-v0', 'other-doctor-lq2x9k-v0']) {
+    mkdirSync(join(adapters, name));
+    expect(() => claimRun(root, PLAIN)).toThrow(/earlier run/);
+    rmSync(join(adapters, name), { recursive: true });
+  }
+  writeFileSync(join(root, 'results', 's1-m0'), '');
+  expect(() => claimRun(root, PLAIN)).toThrow(/earlier run/);
+});

@@ -70,16 +70,28 @@ function checkContent(root: string, { resume, fresh }: ClaimOptions): void {
     );
 }
 
-/** What is in the folder besides our own lock and half-written files. */
+/** What is in the folder besides our own lock, half-written files, and what a killed `lexpo doctor` left. */
 function contentOf(root: string): string[] {
   try {
-    return readdirSync(root).filter((name) => !name.startsWith(LOCK) && !isTemporary(name));
+    return readdirSync(root).filter(
+      (name) => !name.startsWith(LOCK) && !isTemporary(name) && !isLeftByDoctor(root, name),
+    );
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return [];
     if (code === 'ENOTDIR') throw new UserError('is a file, not a folder', root, 'choose another run.name');
     throw writeError(error, root);
   }
+}
+
+/** A folder in which only the check's own adapters and files lie: no run began there. */
+function isLeftByDoctor(root: string, name: string): boolean {
+  const ours = {
+    adapters: new RegExp(`^${basename(root)}-(doctor-[0-9a-z]+-v0|probe-[0-9a-f]{8})$`),
+    results: /^\.doctor-/,
+  }[name];
+  if (!ours || !statSync(join(root, name)).isDirectory()) return false;
+  return readdirSync(join(root, name)).every((inner) => isTemporary(inner) || ours.test(inner));
 }
 
 /** Its config.json is one that a run wrote. */
