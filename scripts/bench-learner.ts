@@ -22,6 +22,8 @@ import { pythonEnvironment } from './python/environment.ts';
 import { trlConfig } from './python/trl-config.ts';
 
 const GOALS = { ratioToTrl: 0.2, ratioToSingle: 0.5, memoryToTrl: 1 };
+/** Padded positions of a pass that tree and padded samples are tried with; of each its best counts. */
+const PASSES = [1024, 4096];
 /** TRL's micro-batches that are tried; the largest is the unit in which calls are counted. */
 const MICRO_BATCHES = [4, 8, 16, 32];
 /** Small, so that a batch trained on again and again asks for the same work. */
@@ -53,7 +55,11 @@ async function bench(): Promise<void> {
   try {
     const contestants: Contestant[] = [];
     for (const packing of PACKINGS)
-      contestants.push(await start(packing, ours({ ...recorded, samples }, packing, threads, scratch)));
+      for (const tokensPerPass of packing === 'alone' ? [0] : PASSES) {
+        const name = packing === 'alone' ? packing : `${packing}, ${tokensPerPass}`;
+        const stepper = ours({ ...recorded, samples }, packing, tokensPerPass, threads, scratch);
+        contestants.push(await start(name, stepper));
+      }
     let microBatch = 0;
     if ('skip' in environment) console.log(`without TRL: ${environment.skip}`);
     else {
@@ -81,6 +87,7 @@ async function bench(): Promise<void> {
 function ours(
   { config, modelFolder, adapterFolder, samples }: Recorded,
   packing: Job['packing'],
+  tokensPerPass: number,
   threads: number,
   scratch: string,
 ): Promise<Stepper> {
@@ -90,12 +97,17 @@ function ours(
     adapterFolder,
     samples,
     packing,
-    update: { loss, limits: treeLimits(learner), temperature: rollout.temperature, epochs: 1 },
+    update: {
+      loss,
+      limits: { ...treeLimits(learner), tokensPerPass },
+      temperature: rollout.temperature,
+      epochs: 1,
+    },
     optimizer,
     learningRate: LEARNING_RATE,
     threads,
   };
-  const file = join(scratch, `${packing}.json`);
+  const file = join(scratch, `${packing}-${tokensPerPass}.json`);
   writeFileSync(file, JSON.stringify(job));
   return startStepper(process.execPath, ['--import', 'tsx', WORKER, file], {});
 }
