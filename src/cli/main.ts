@@ -131,6 +131,17 @@ function createProgram(streams: Streams, exit: (code: number) => void): Command 
     );
 
   program
+    .command('status')
+    .description('how a run stands: step, figures, queues, workers, rates, replicas, retraining')
+    .argument('<config>', 'YAML file of the run')
+    .option('--set <path=value>', 'set a key of the configuration; may be repeated', collect, [])
+    .option('--json', 'one JSON object, for programs')
+    .option('--watch', 'again every two seconds, until it is interrupted')
+    .action(async (config, options) =>
+      exit(await (await import('./status.ts')).status(config, options, streams)),
+    );
+
+  program
     .command('export')
     .description('write an adapter in PEFT format, or the merged model, with a model card')
     .argument('<run or adapter>', 'folder of a run, or of an adapter in PEFT format')

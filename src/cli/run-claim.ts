@@ -31,6 +31,9 @@ export interface RunClaim {
 
 const LOCK = '.lock';
 
+/** Who works in the run folder on this machine, such as `process 123`; null for nobody. */
+export const runHolder = (root: string): string | null => holderOf(join(root, LOCK));
+
 /**
  * Takes the run folder `root`, making it where it is absent, for this process alone.
  *

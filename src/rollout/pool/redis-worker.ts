@@ -3,6 +3,7 @@
  * its reference with the job. At least once: a job whose worker died is taken up by another one, and the first
  * result stays.
  */
+import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Job, UnrecoverableError, Worker } from 'bullmq';
 import type { Redis } from 'ioredis';
@@ -149,6 +150,9 @@ function startWorker(options: WorkerOptions): Worker {
       connection: redis,
       prefix,
       concurrency,
+      // Host and process, as `lexpo status` shows them; and counts by the minute, for its rates.
+      name: `${hostname()}-${process.pid}`,
+      metrics: { maxDataPoints: 60 },
       lockDuration: lockMs,
       stalledInterval: lockMs,
       // What kills every worker that takes it must end.
