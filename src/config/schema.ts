@@ -10,6 +10,7 @@ import { PACK_NAMES } from '../env/malr/config.ts';
 import { endpoint } from './endpoint-schema.ts';
 import { atLeastZero, beta, count, filled, positive, share, weight } from './fields.ts';
 import { learner } from './learner-schema.ts';
+import { log, monitor } from './observe-schema.ts';
 import { pool } from './pool-schema.ts';
 import { retrain } from './retrain-schema.ts';
 import { brokenRules } from './rules.ts';
@@ -265,6 +266,10 @@ const shape = z.strictObject({
   eval: evaluation.prefault({}),
   /** Absent: `lexpo retrain` and `lexpo schedule` have nothing to go by. */
   retrain: retrain.optional(),
+  /** Absent: text on the screen. */
+  log: log.optional(),
+  /** Absent: no metrics and no health are served. */
+  monitor: monitor.optional(),
 });
 
 /** The whole schema: the fields, then the rules across them. */

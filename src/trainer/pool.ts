@@ -32,6 +32,8 @@ export interface PoolParts {
   /** `weightsMark` of the base model. */
   baseWeights: string;
   say(line: string): void;
+  /** Told when Redis is lost, and when it is back. */
+  onRedis(ready: boolean): void;
 }
 
 /** Of trying to reach Redis, at the start. */
@@ -50,6 +52,7 @@ export async function openPool(parts: PoolParts): Promise<TrainerPool> {
     };
   const address = redisAddress(config.pool);
   const redis = await openRedis(address, { withinMs: CONNECT_MS, say });
+  redis.on('ready', () => parts.onRedis(true)).on('close', () => parts.onRedis(false));
   try {
     const pool = await openRedisPool({
       ...config.pool,

@@ -23,6 +23,7 @@ import { createLearner, proofTolerance } from './create-learner.ts';
 import { rankingFigures, reportRun, singlePass } from './final-report.ts';
 import { type LoopParts, trainLoop } from './loop.ts';
 import { freeMemory, memoryText, memoryWarnings, peakMemory, planMemory } from './memory-plan.ts';
+import { type Monitor, openMonitor, watchedPool } from './monitor.ts';
 import { startPolicyService } from './policy-service.ts';
 import { openPool, type TrainerPool } from './pool.ts';
 import {
@@ -107,6 +108,7 @@ async function trainAndReport(
     screen.print(`note: ${warning}`);
   const search = createSearch(config, data.corpus);
   const started = performance.now();
+  const monitor = await openMonitor({ config, role: 'trainer', now: Date.now, say: screen.print });
   const learner = await createLearner(
     config.learner,
     {
@@ -117,7 +119,10 @@ async function trainAndReport(
       start: resumed?.learner ?? startState(config, model.config),
     },
     screen.print,
-  );
+  ).catch(async (error: unknown) => {
+    await monitor.close();
+    throw error;
+  });
   try {
     begin();
     await writeConfig(folder, config);
@@ -144,7 +149,7 @@ async function trainAndReport(
       const baseline = singlePass(search, data.validation, config);
       const start: StartParts = { config, data, model, search, learner, target, screen, signal };
       const context = rolloutContext(config, model, search, replicas);
-      const pool = await openPool({
+      const opened = await openPool({
         config,
         data,
         model,
@@ -153,7 +158,9 @@ async function trainAndReport(
         folder,
         baseWeights,
         say: screen.print,
+        onRedis: monitor.redis,
       });
+      const pool = watchedPool(opened, monitor, context.now);
       try {
         const parts: RunParts = {
           ...start,
@@ -165,6 +172,7 @@ async function trainAndReport(
           resumed,
           baseline,
           memory,
+          monitor,
         };
         const end = await train(parts, await firstProgress(parts, started));
         if (end.step < config.train.steps) return false;
@@ -178,6 +186,7 @@ async function trainAndReport(
     }
   } finally {
     await learner.close();
+    await monitor.close();
   }
 }
 
@@ -191,6 +200,7 @@ interface RunParts extends StartParts {
   /** Single-pass retrieval on the held-out questions. */
   baseline: PolicyEvaluation;
   memory: MemoryEstimate;
+  monitor: Monitor;
 }
 
 /** A new run's start, or where the checkpoint left off, its policy published again. */
@@ -231,10 +241,12 @@ async function train(parts: RunParts, start: Progress): Promise<Progress> {
           `step ${step}: ${sampled.failures.length} rollouts failed, the first with ${failure.reason}`,
         );
       await metrics.append(step, values);
+      parts.monitor.figures(step, values);
     },
     async onEvaluation(step, evaluation) {
       await writeEvaluation(folder, step, evaluation);
       await metrics.append(step, evalMetrics(evaluation));
+      parts.monitor.figures(step, evalMetrics(evaluation));
       if (evaluation.failed > 0)
         screen.print(`${evaluation.failed} held-out questions have no rollout: they count as found nothing`);
       screen.print(

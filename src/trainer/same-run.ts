@@ -6,7 +6,7 @@ import type { RunFolder } from './run-folder.ts';
 
 /**
  * Keys and whole sections that a resumed run may change: other checkpoints kept, the run folder moved, another
- * Python and its deadlines, who rolls out, when a run is retrained, from where on sampler and learner are too far
+ * Python and its deadlines, who rolls out, when a run is retrained, what operators see, from where on sampler and learner are too far
  * apart, and how a step is cut into passes, which changes gradients by rounding alone: a run that memory ended can
  * go on with less.
  */
@@ -22,6 +22,8 @@ const FREE = [
   'loss.importance.alarm',
   'pool',
   'retrain',
+  'log',
+  'monitor',
 ];
 
 /**

@@ -7,6 +7,7 @@ import { openRedis } from '../rollout/pool/redis-connection.ts';
 import { work } from '../rollout/pool/redis-worker.ts';
 import { spreadCalls } from '../rollout/pool/spread-calls.ts';
 import { rollOutOnce } from '../rollout/roll-out.ts';
+import { type Monitor, openMonitor, watched } from './monitor.ts';
 import { endpointKey } from './policy-service.ts';
 import { resultsDir, runFacts } from './pool.ts';
 import { redisAddress } from './pool-address.ts';
@@ -57,7 +58,11 @@ export async function runWorker({ config, concurrency, signal, say }: WorkOption
   );
   const context = rolloutContext(config, model, createSearch(config, data.corpus), endpoint);
   const redis = await openRedis(address, { withinMs: CONNECT_MS, say });
+  let monitor: Monitor | null = null;
   try {
+    const watch = await openMonitor({ config, role: 'worker', now: Date.now, say });
+    monitor = watch;
+    redis.on('ready', () => watch.redis(true)).on('close', () => watch.redis(false));
     return await work({
       redis,
       prefix: address.prefix,
@@ -78,12 +83,13 @@ export async function runWorker({ config, concurrency, signal, say }: WorkOption
         const id = { purpose: 'train', step, member, attempt };
         // A run that was started afresh has the names of the one before it, and a server may remember those.
         const salted = { ...policy, salt: `v${policy.version}-${weights.slice(0, 16)}` };
-        return rollOutOnce(context, query, salted, sampling, id, given);
+        return watched(watch, () => rollOutOnce(context, query, salted, sampling, id, given));
       },
       signal,
       say,
     });
   } finally {
+    await monitor?.close();
     redis.disconnect();
   }
 }
