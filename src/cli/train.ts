@@ -1,8 +1,8 @@
 /** `lexpo train`: guards the run folder, and hands over to the trainer. */
 import { loadConfig } from '../config/load.ts';
 import { configWarnings } from '../config/plan.ts';
-import { createScreen } from '../report/progress.ts';
 import { onInterrupt } from './interrupt.ts';
+import { openLog } from './log-output.ts';
 import type { Streams } from './main.ts';
 import { claimRun } from './run-claim.ts';
 
@@ -28,7 +28,7 @@ export async function train(file: string, options: TrainOptions, streams: Stream
     resume: options.resume ?? false,
     fresh: options.fresh ?? false,
   });
-  const screen = createScreen(streams.stdout, () => performance.now());
+  const screen = openOrRelease(() => openLog(config, streams.stdout, 'trainer').screen, release);
   const interrupt = onInterrupt((name) =>
     screen.print(`${name}: stopping at the next whole point; once more ends at once`),
   );
@@ -43,5 +43,14 @@ export async function train(file: string, options: TrainOptions, streams: Stream
   } finally {
     interrupt.stop();
     release();
+  }
+}
+
+function openOrRelease<T>(open: () => T, release: () => void): T {
+  try {
+    return open();
+  } catch (error) {
+    release();
+    throw error;
   }
 }

@@ -2,6 +2,7 @@
 import { loadConfig } from '../config/load.ts';
 import { runWorker } from '../trainer/work.ts';
 import { onInterrupt } from './interrupt.ts';
+import { openLog } from './log-output.ts';
 import type { Streams } from './main.ts';
 
 export interface WorkerCommandOptions {
@@ -13,12 +14,19 @@ export interface WorkerCommandOptions {
 /** Works; gives the exit code once a signal ended it: 0, since leaving is what it was asked for. */
 export async function worker(file: string, options: WorkerCommandOptions, streams: Streams): Promise<number> {
   const config = loadConfig(file, options);
-  const say = (line: string): void => void streams.stderr.write(`${line}\n`);
+  const { screen, trace } = openLog(config, streams.stderr, 'worker');
+  const say = screen.print;
   const interrupt = onInterrupt((name) =>
     say(`${name}: ends after the rollouts under way; once more ends at once`),
   );
   try {
-    const done = await runWorker({ config, concurrency: options.concurrency, signal: interrupt.signal, say });
+    const done = await runWorker({
+      config,
+      concurrency: options.concurrency,
+      signal: interrupt.signal,
+      say,
+      trace,
+    });
     say(`${done} rollouts done`);
     return 0;
   } finally {

@@ -1,4 +1,5 @@
 /** What a trainer and a worker show of themselves to Prometheus and to whoever watches their health. */
+import { messageOf } from '../base/errors.ts';
 import type { Config } from '../config/schema.ts';
 import { type MonitorServer, startMonitorServer } from '../report/monitor-server.ts';
 import {
@@ -147,16 +148,25 @@ export function watchedPool<P extends RolloutPool>(pool: P, monitor: Monitor, no
   };
 }
 
-/** A rollout of a worker, counted. */
-export async function watched<T>(monitor: Monitor, rollOut: () => Promise<T>): Promise<T> {
+/** A rollout of a worker, counted; `tell` hears how it ended. */
+export async function watched<T>(
+  monitor: Monitor,
+  rollOut: () => Promise<T>,
+  tell: (end: string, seconds: number) => void = () => {},
+): Promise<T> {
   const from = performance.now();
-  let outcome: 'ok' | 'failed' = 'failed';
+  const end = (outcome: 'ok' | 'failed', text: string): void => {
+    const seconds = (performance.now() - from) / 1000;
+    monitor.rolledOut([outcome]);
+    monitor.took(seconds);
+    tell(text, seconds);
+  };
   try {
     const result = await rollOut();
-    outcome = 'ok';
+    end('ok', 'done');
     return result;
-  } finally {
-    monitor.rolledOut([outcome]);
-    monitor.took((performance.now() - from) / 1000);
+  } catch (error) {
+    end('failed', `failed (${messageOf(error)})`);
+    throw error;
   }
 }

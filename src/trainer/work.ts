@@ -23,13 +23,15 @@ export interface WorkOptions {
   /** Fires when the worker is to leave. */
   signal: AbortSignal;
   say(line: string): void;
+  /** Told every rollout that ended; for structured logs. */
+  trace?(line: string): void;
 }
 
 /**
  * Works until the signal fires; gives the number of rollouts done.
  * @throws UserError when Redis is not fit, or the trainer has another configuration, other data or another version.
  */
-export async function runWorker({ config, concurrency, signal, say }: WorkOptions): Promise<number> {
+export async function runWorker({ config, concurrency, signal, say, trace }: WorkOptions): Promise<number> {
   if (!config.pool)
     throw new UserError(
       'is not set: the trainer rolls out by itself',
@@ -83,7 +85,12 @@ export async function runWorker({ config, concurrency, signal, say }: WorkOption
         const id = { purpose: 'train', step, member, attempt };
         // A run that was started afresh has the names of the one before it, and a server may remember those.
         const salted = { ...policy, salt: `v${policy.version}-${weights.slice(0, 16)}` };
-        return watched(watch, () => rollOutOnce(context, query, salted, sampling, id, given));
+        const name = `step ${step}: trajectory ${queryId}/${member}/${attempt}`;
+        return watched(
+          watch,
+          () => rollOutOnce(context, query, salted, sampling, id, given),
+          (end, seconds) => trace?.(`${name} ${end} after ${seconds.toFixed(3)} s by ${policy.model}`),
+        );
       },
       signal,
       say,
