@@ -165,7 +165,7 @@ try {
     facts: runFacts(config, data, model, weightsMark(model.folder)),
     resultsDir: resultsDir(config),
     maxAttempts: 1,
-    endpoints: () => [stub.url],
+    endpoints: () => ({ [stub.url]: 'stay' }),
     weightsOf: async () => 'bench',
     now: () => performance.now(),
     say: console.error,

@@ -76,7 +76,12 @@ export async function readStatus(config: Config, now: number): Promise<Status> {
       )
     : null;
   const urls = config.endpoint.kind === 'vllm' ? config.endpoint.replicas.map(({ url }) => url) : [];
-  const replicas = await readReplicas(urls, pool?.trainer?.endpoints ?? null, name, endpointKey(config));
+  const replicas = await readReplicas(
+    urls,
+    pool?.trainer ? Object.keys(pool.trainer.endpoints) : null,
+    name,
+    endpointKey(config),
+  );
   const { retrain } = config;
   const next =
     retrain &&

@@ -23,7 +23,7 @@ import {
   unloadFrom,
 } from './replica-adapters.ts';
 import { RolloutFailure } from './rollout-failure.ts';
-import type { Member, ReplicaOptions, ReplicaState, Timer } from './rotation.ts';
+import type { Member, ReplicaOptions, Rotation, Timer } from './rotation.ts';
 import { countCall, countLoad, createRotation } from './rotation.ts';
 import { chooseReplica } from './routing.ts';
 
@@ -49,7 +49,7 @@ export interface ReplicasOptions {
   say(line: string): void;
 }
 
-export interface Replicas {
+export interface Replicas extends Pick<Rotation, 'state' | 'onReturn'> {
   /**
    * As an endpoint's `complete`, on the replica that `chooseReplica` says. A call that a replica lost is made
    * again on another one, with the same seed. When none is left it waits for one, within `deadlineMs`. The
@@ -67,7 +67,6 @@ export interface Replicas {
   install(adapter: ServedAdapter): Promise<void>;
   /** As `install`, beside the current version, until the end: for looking at older adapters. */
   hold(adapter: ServedAdapter): Promise<void>;
-  state(): ReplicaState[];
   /** Ends the health checks, and unloads what was loaded here. */
   close(): Promise<void>;
 }
@@ -173,6 +172,7 @@ export function createReplicas(options: ReplicasOptions): Replicas {
   }
 
   async function restore(member: Member): Promise<void> {
+    await rotation.tellReturn();
     for (let seen = -1; seen !== changes; ) {
       seen = changes;
       for (const { adapter } of [...live.values()]) await serve(member, adapter);
@@ -284,6 +284,7 @@ export function createReplicas(options: ReplicasOptions): Replicas {
       else await spread(adapter, true);
     },
     state: rotation.state,
+    onReturn: rotation.onReturn,
     async close() {
       closed = true;
       stopTimer();

@@ -47,6 +47,8 @@ export interface ReplicaState {
   inFlight: number;
   /** Adapters that were loaded on it here and have not been unloaded. */
   loaded: string[];
+  /** How often it left the rotation. */
+  exits: number;
 }
 
 export interface Rotation {
@@ -55,6 +57,12 @@ export interface Rotation {
   inRotation(): Member[];
   takeOut(member: Member, reason: string): void;
   bringBack(member: Member): void;
+  /**
+   * `tell` is called, and has to end well, each time before adapters are loaded on a replica that is out:
+   * whoever calls replicas by himself must know by then. When it fails the replica stays out.
+   */
+  onReturn(tell: () => Promise<void>): void;
+  tellReturn(): Promise<void>;
   /** The replicas in rotation, waited for until the time `until`; RolloutFailure with every reason when there is none. */
   some(until: number): Promise<Member[]>;
   /** Nobody leaves, comes back or waits any more. */
@@ -81,6 +89,7 @@ export function createRotation(
   );
   const waiting = new Set<() => void>();
   let closed = false;
+  let told = async (): Promise<void> => {};
   const inRotation = (): Member[] => members.filter(({ out }) => out === null);
   const wakeAll = (): void => {
     for (const wake of [...waiting]) wake();
@@ -108,7 +117,13 @@ export function createRotation(
   return {
     members,
     state: () =>
-      members.map(({ name, out, inFlight, loaded }) => ({ name, out, inFlight, loaded: [...loaded] })),
+      members.map(({ name, out, inFlight, loaded, exits }) => ({
+        name,
+        out,
+        inFlight,
+        loaded: [...loaded],
+        exits,
+      })),
     inRotation,
     takeOut(member, reason) {
       if (closed) return;
@@ -126,6 +141,10 @@ export function createRotation(
       say(`${member.name} is back`);
       wakeAll();
     },
+    onReturn(tell) {
+      told = tell;
+    },
+    tellReturn: () => told(),
     async some(until) {
       for (;;) {
         const found = inRotation();

@@ -1,9 +1,10 @@
 /** The pool of a run as its configuration says: within this process, or workers over Redis. */
+import { randomUUID } from 'node:crypto';
 import { join, resolve } from 'node:path';
 import { sha256OfFile, shortHash } from '../base/hash.ts';
 import { version } from '../base/version.ts';
 import type { Config } from '../config/schema.ts';
-import type { Facts } from '../rollout/pool/job.ts';
+import type { Facts, Servers } from '../rollout/pool/job.ts';
 import { inProcessPool, type RolloutPool } from '../rollout/pool/pool.ts';
 import { addressName, openRedis } from '../rollout/pool/redis-connection.ts';
 import { openRedisPool, type PoolCounts, type RedisPool } from '../rollout/pool/redis-pool.ts';
@@ -27,7 +28,7 @@ export interface PoolParts {
   data: Data;
   model: Model;
   context: RolloutContext;
-  replicas: Pick<Replicas, 'state'>;
+  replicas: Pick<Replicas, 'state' | 'onReturn'>;
   folder: Pick<RunFolder, 'adapters'>;
   /** `weightsMark` of the base model. */
   baseWeights: string;
@@ -53,6 +54,8 @@ export async function openPool(parts: PoolParts): Promise<TrainerPool> {
   const address = redisAddress(config.pool);
   const redis = await openRedis(address, { withinMs: CONNECT_MS, say });
   redis.on('ready', () => parts.onRedis(true)).on('close', () => parts.onRedis(false));
+  // Random, since no two trainers may say the same of what they proved: no stream of a run's.
+  const trainer = randomUUID();
   try {
     const pool = await openRedisPool({
       ...config.pool,
@@ -63,11 +66,12 @@ export async function openPool(parts: PoolParts): Promise<TrainerPool> {
       facts: runFacts(config, data, model, baseWeights),
       resultsDir: resultsDir(config),
       maxAttempts: sampling.maxAttempts,
-      endpoints: () => addressesOf(replicas),
+      endpoints: () => serversOf(replicas, trainer),
       weightsOf: weightsHash(folder.adapters),
       now: context.now,
       say,
     });
+    replicas.onReturn(pool.announce);
     return {
       ...pool,
       async close() {
@@ -90,11 +94,10 @@ async function tellCounts(pool: RedisPool, say: (line: string) => void): Promise
   );
 }
 
-/** Those in rotation; while none is, all: one of them comes back. */
-function addressesOf(replicas: Pick<Replicas, 'state'>): string[] {
-  const all = replicas.state();
-  const living = all.filter(({ out }) => out === null);
-  return (living.length > 0 ? living : all).map(({ name }) => name);
+/** Those in rotation; a stay is named after the trainer that proved what is served, and counted. */
+function serversOf(replicas: Pick<Replicas, 'state'>, trainer: string): Servers {
+  const living = replicas.state().filter(({ out }) => out === null);
+  return Object.fromEntries(living.map(({ name, exits }) => [name, `${trainer}-${exits}`]));
 }
 
 /** SHA-256 of an adapter's weights by its name; each file is read once, since names are never used again. */

@@ -3,8 +3,9 @@ import { UserError } from '../base/errors.ts';
 import type { Config } from '../config/schema.ts';
 import { weightsMark } from '../engine/weights-mark.ts';
 import { createEndpoint } from '../rollout/endpoint.ts';
+import type { Servers } from '../rollout/pool/job.ts';
 import { openRedis } from '../rollout/pool/redis-connection.ts';
-import { work } from '../rollout/pool/redis-worker.ts';
+import { readAnnouncement, work } from '../rollout/pool/redis-worker.ts';
 import { spreadCalls } from '../rollout/pool/spread-calls.ts';
 import { rollOutOnce } from '../rollout/roll-out.ts';
 import { type Monitor, openMonitor, watched } from './monitor.ts';
@@ -46,10 +47,18 @@ export async function runWorker({ config, concurrency, signal, say, trace }: Wor
   const facts = runFacts(config, data, model, weightsMark(model.folder));
   const queries = new Map(data.train.map((query) => [query.id, query]));
   const sampling = trainSampling(config);
-  let urls: readonly string[] = [];
-  const endpoint = spreadCalls(
-    () => urls,
-    (baseUrl) =>
+  const search = createSearch(config, data.corpus);
+  const redis = await openRedis(address, { withinMs: CONNECT_MS, say });
+  let servers: Servers = {};
+  const endpoint = spreadCalls({
+    servers: () => servers,
+    async ask() {
+      // Without an answer nothing is known to be proved, and the job is tried again.
+      const now = await readAnnouncement(redis, address.prefix, config.run.name).catch(() => null);
+      servers = now?.endpoints ?? {};
+      return servers;
+    },
+    open: (baseUrl) =>
       createEndpoint({
         baseUrl,
         apiKey,
@@ -57,9 +66,8 @@ export async function runWorker({ config, concurrency, signal, say, trace }: Wor
         maxConcurrent: config.rollout.concurrency,
         decode: (ids) => model.tokenizer.decode(ids, { skipSpecial: true }),
       }),
-  );
-  const context = rolloutContext(config, model, createSearch(config, data.corpus), endpoint);
-  const redis = await openRedis(address, { withinMs: CONNECT_MS, say });
+  });
+  const context = rolloutContext(config, model, search, endpoint);
   let monitor: Monitor | null = null;
   try {
     const watch = await openMonitor({ config, role: 'worker', now: Date.now, say });
@@ -77,7 +85,7 @@ export async function runWorker({ config, concurrency, signal, say, trace }: Wor
       lockMs,
       drainMs,
       useEndpoints: (now) => {
-        urls = now;
+        servers = now;
       },
       perform: ({ queryId, policy, weights, step, member, attempt }, given) => {
         const query = queries.get(queryId);

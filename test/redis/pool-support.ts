@@ -84,7 +84,7 @@ export function createStage(url: string): Stage {
         backoffMs: 10,
         lockMs: 1_000,
         maxAttempts: SAMPLING.maxAttempts,
-        endpoints: () => ['http://127.0.0.1:1'],
+        endpoints: () => ({ 'http://127.0.0.1:1': 'stay' }),
         weightsOf: async () => 'weights',
         now: () => performance.now(),
         say,

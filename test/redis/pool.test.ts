@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { UserError } from '../../src/base/errors.ts';
+import { readAnnouncement } from '../../src/rollout/pool/redis-worker.ts';
 import { writeResult } from '../../src/rollout/pool/results.ts';
 import { rollOutOnce } from '../../src/rollout/roll-out.ts';
 import { RolloutFailure } from '../../src/rollout/rollout-failure.ts';
@@ -263,5 +264,27 @@ describe.skipIf(!hasRedis)('a worker', () => {
     await stage.worker();
     expect(kinds(await one.rollOutGroup(group()))).toEqual(['ok', 'ok', 'ok', 'ok']);
     await expect(two.rollOutGroup(group())).rejects.toThrow('of another run');
+  });
+});
+
+describe.skipIf(!hasRedis)('what the trainer announces', () => {
+  it('stands in Redis when it says so, and is gone with the trainer', async () => {
+    let servers: Record<string, string> = { 'http://127.0.0.1:1': 'first' };
+    const pool = await stage.pool({ endpoints: () => servers });
+    const redis = new Redis(server.url);
+    try {
+      const told = async () => (await readAnnouncement(redis, 'test', 'run'))?.endpoints;
+      expect(await told()).toEqual(servers);
+      for (const change of [{} as Record<string, string>, { 'http://127.0.0.1:1': 'second' }]) {
+        servers = change;
+        await pool.announce();
+        expect(await told()).toEqual(change);
+      }
+      await pool.close();
+      await pool.announce();
+      expect(await told()).toBeUndefined();
+    } finally {
+      redis.disconnect();
+    }
   });
 });

@@ -50,12 +50,16 @@ export function differingFacts(trainer: Facts, here: Facts): string[] {
 /** What the trainer tells the workers of its run, as it stands in Redis. */
 export const announcementSchema = z.strictObject({
   facts: z.record(z.string(), z.string()),
-  /** Addresses of the policy servers in rotation, with or without `/v1`. */
-  endpoints: z.array(z.string()).min(1),
+  /**
+   * The policy servers in rotation: each address, with or without `/v1`, and a name of its stay there. One that
+   * left and came back has another, and it is gone from here before any adapter is loaded on it anew.
+   */
+  endpoints: z.record(z.string(), z.string()),
   /** The newest version that was asked for; null before the first step. */
   policy: z.strictObject({ version: z.number().int(), model: z.string() }).nullable(),
 });
 export type Announcement = z.infer<typeof announcementSchema>;
+export type Servers = Readonly<Announcement['endpoints']>;
 
 /** Names within Redis. */
 export const queueNames = (run: string) => ({ rollouts: `${run}-rollouts`, groups: `${run}-groups` });

@@ -20,6 +20,7 @@ import {
   groupId,
   jobId,
   type RolloutJob,
+  type Servers,
 } from './job.ts';
 import type { GroupRequest, RolloutPool } from './pool.ts';
 import { withDeadline } from './redis-connection.ts';
@@ -33,8 +34,8 @@ export interface RedisPoolOptions extends FlowOptions {
   groupDeadlineMs: number;
   /** Attempts of a member, each with other seeds. */
   maxAttempts: number;
-  /** The policy servers in rotation. */
-  endpoints(): string[];
+  /** The policy servers in rotation, as in the announcement. */
+  endpoints(): Servers;
   /** Hash of a policy's weights. */
   weightsOf(policy: PolicyVersion): Promise<string>;
 }
@@ -58,6 +59,8 @@ export interface RedisPool extends RolloutPool {
   /** Removes the files of the steps up to `step`. */
   forget(step: number): Promise<void>;
   counts(): Promise<PoolCounts>;
+  /** Tells the workers which servers are in rotation; when it has ended, Redis has it. UserError when it does not. */
+  announce(): Promise<void>;
   /** Takes the announcement and all jobs away. */
   close(): Promise<void>;
 }
@@ -87,12 +90,17 @@ export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPoo
   let underWay = 0;
 
   const closed = new AbortController();
-  await withDeadline(announce(), 10_000, `${options.name} does not take the announcement of the run`);
+  await announceNow();
   const heart = beat();
 
   function announce(): Promise<unknown> {
     const announcement: Announcement = { facts: options.facts, endpoints: options.endpoints(), policy };
     return redis.set(announcementKey(prefix, run), JSON.stringify(announcement));
+  }
+
+  async function announceNow(): Promise<void> {
+    if (closed.signal.aborted) return;
+    await withDeadline(announce(), 10_000, `${options.name} does not take the announcement of the run`);
   }
 
   /** Announces again and again, since Redis may forget and replicas come and go; tells when nobody works. */
@@ -235,6 +243,7 @@ export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPoo
           underWay--;
         }
       }),
+    announce: announceNow,
     forget: (step) => removeResults(resultsDir, step),
     async counts() {
       const asked = redis.hget(countsKey(prefix, run), 'duplicates');

@@ -23,6 +23,7 @@ import {
   jobSchema,
   queueNames,
   type RolloutJob,
+  type Servers,
 } from './job.ts';
 import { tellErrors, withDeadline } from './redis-connection.ts';
 import { DamagedResult, type ResultReference, readResult, writeResult } from './results.ts';
@@ -42,7 +43,7 @@ export interface WorkerOptions {
   /** From the signal on: what the rollouts under way get before they are cancelled. */
   drainMs: number;
   /** Told the servers in rotation before the first job, and again and again. */
-  useEndpoints(urls: readonly string[]): void;
+  useEndpoints(servers: Servers): void;
   /** One rollout. */
   perform(job: RolloutJob, signal: AbortSignal): Promise<Trajectory>;
   /** Fires when the worker is to leave. */
@@ -106,7 +107,12 @@ async function firstAnnouncement(
   return null;
 }
 
-async function readAnnouncement(redis: Redis, prefix: string, run: string): Promise<Announcement | null> {
+/** What the trainer of a run announces now; null: no trainer is at work. UserError for what cannot be read. */
+export async function readAnnouncement(
+  redis: Redis,
+  prefix: string,
+  run: string,
+): Promise<Announcement | null> {
   const key = announcementKey(prefix, run);
   const text = await redis.get(key);
   if (text === null) return null;
