@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
@@ -135,6 +135,23 @@ describe('the inbox', () => {
     expect((await readInbox(folder, done)).files).toEqual([]);
     put('a.jsonl', `${good('n1')}\n${good('n2')}\n`);
     expect((await readInbox(folder, done)).files.map(({ file }) => file)).toEqual(['a.jsonl']);
+  });
+
+  test('a link that leads nowhere or to a folder is told, and keeps nothing else from being read', async () => {
+    put('c.jsonl', good('n1'));
+    symlinkSync(join(folder, 'none'), join(folder, 'a.jsonl'));
+    symlinkSync(folder, join(folder, 'b.jsonl'));
+    const { files, lines } = await readInbox(folder, new Set());
+    expect(files.map(({ file }) => file)).toEqual(['c.jsonl']);
+    const bad = (reason: string) => ({
+      kind: 'bad',
+      reason: expect.stringMatching(`cannot be read.*${reason}`),
+    });
+    expect(lines.map(({ file, line, content }) => [file, line, content])).toEqual([
+      ['a.jsonl', 0, bad('ENOENT')],
+      ['b.jsonl', 0, bad('EISDIR')],
+      ['c.jsonl', 1, expect.objectContaining({ kind: 'pair' })],
+    ]);
   });
 
   test('a folder that is not there is said', async () => {

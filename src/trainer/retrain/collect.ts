@@ -27,7 +27,8 @@ export interface Refusal {
 
 /**
  * Reads the inbox's `*.jsonl` and `*.jsonl.gz` files in the order of their names, except those whose very bytes
- * were used up before (`done`: SHA-256). Names with a leading dot are files on their way in, and left alone.
+ * were used up before (`done`: SHA-256). Names with a leading dot are files on their way in, and left alone. A
+ * file that cannot be read is one bad line, each time.
  */
 export async function readInbox(
   folder: string,
@@ -36,7 +37,12 @@ export async function readInbox(
   const files: InboxFile[] = [];
   const lines: InboxLine[] = [];
   for (const file of await namesIn(folder)) {
-    const bytes = await readFile(join(folder, file));
+    const bytes = await readFile(join(folder, file)).catch((error: Error) => error);
+    if (bytes instanceof Error) {
+      // A dangling link, a link to a folder, a file that is not ours to read: no reason to leave the others.
+      lines.push({ file, line: 0, content: { kind: 'bad', reason: `cannot be read (${messageOf(bytes)})` } });
+      continue;
+    }
     const hash = sha256(bytes);
     if (done.has(hash)) continue;
     files.push({ file, sha256: hash });
