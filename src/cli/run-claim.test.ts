@@ -30,7 +30,7 @@ function earlierRun(config: string): void {
 
 test('a new folder is made, locked, and free again afterwards; empty it goes', () => {
   const { begin, release } = claimRun(root, PLAIN);
-  expect(readFileSync(join(root, '.lock'), 'utf8')).toBe(String(process.pid));
+  expect(readFileSync(join(root, '.lock'), 'utf8')).toMatch(new RegExp(`^${process.pid}\n`));
   begin();
   release();
   expect(existsSync(root)).toBe(false);
@@ -104,7 +104,7 @@ test('the lock of a process that was killed is taken over', () => {
   earlierRun(CONFIG);
   writeFileSync(join(root, '.lock'), String(pid));
   const { release } = claimRun(root, RESUME);
-  expect(readFileSync(join(root, '.lock'), 'utf8')).toBe(String(process.pid));
+  expect(readFileSync(join(root, '.lock'), 'utf8')).toMatch(new RegExp(`^${process.pid}\n`));
   release();
   expect(readdirSync(root).sort()).toEqual(['adapters', 'config.json']);
 });
@@ -141,4 +141,29 @@ test('what a killed doctor left is no earlier run; anything beside it is', () =>
   }
   writeFileSync(join(root, 'results', 's1-m0'), '');
   expect(() => claimRun(root, PLAIN)).toThrow(/earlier run/);
+});
+
+test('the same number on another machine, or in another container, says nothing: only its silence does', () => {
+  const { pid } = spawnSync(process.execPath, ['-e', '']);
+  earlierRun(CONFIG);
+  const path = join(root, '.lock');
+  for (const number of [pid, process.pid, 1]) {
+    writeFileSync(path, `${number}\nfar boot pid:[1]\n`);
+    const recent = new Date(Date.now() - 30_000);
+    utimesSync(path, recent, recent);
+    for (const options of [RESUME, FRESH])
+      expect(() => claimRun(root, options)).toThrow(new RegExp(`in use by process ${number} on far`));
+    expect(existsSync(join(root, 'config.json'))).toBe(true);
+    const longAgo = new Date(Date.now() - 61_000);
+    utimesSync(path, longAgo, longAgo);
+    claimRun(root, RESUME).release();
+  }
+  expect(readdirSync(root).sort()).toEqual(['adapters', 'config.json']);
+});
+
+test('whoever lost the folder while asleep does not free it for a third one', () => {
+  const { release } = claimRun(root, PLAIN);
+  writeFileSync(join(root, '.lock'), '7\nfar boot pid:[1]\n');
+  release();
+  expect(readFileSync(join(root, '.lock'), 'utf8')).toContain('far');
 });

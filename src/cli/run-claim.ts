@@ -13,6 +13,7 @@ import {
 import { basename, join } from 'node:path';
 import { isTemporary, writeError } from '../base/atomic-write.ts';
 import { UserError } from '../base/errors.ts';
+import { HEARTBEAT_MS, isAlive, openHeartbeat, placeOf, STALE_MS, silenceOf } from '../base/lock-file.ts';
 
 export interface ClaimOptions {
   resume: boolean;
@@ -31,14 +32,15 @@ export interface RunClaim {
 
 const LOCK = '.lock';
 
-/** Who works in the run folder on this machine, such as `process 123`; null for nobody. */
+/** Who works in the run folder, such as `process 123`, or `process 123 on <host>`; null for nobody. */
 export const runHolder = (root: string): string | null => holderOf(join(root, LOCK));
 
 /**
  * Takes the run folder `root`, making it where it is absent, for this process alone.
  *
  * A folder that already holds something needs `resume`, or `fresh`, which removes the content, and does so
- * only where `config.json` shows that it is a run of ours. A folder in use by a living process is refused.
+ * only where `config.json` shows that it is a run of ours. A folder in use by a living process is refused,
+ * and so is one of another machine, or container, until it has been silent for a minute.
  */
 export function claimRun(root: string, options: ClaimOptions): RunClaim {
   if (options.resume && options.fresh)
@@ -130,24 +132,33 @@ function lock(root: string): () => void {
         throw new UserError(
           `is in use by ${holder}`,
           root,
-          `wait for it, or choose another run.name; if no such run is alive, remove ${path}`,
+          `wait for it, or choose another run.name; if it was killed on another machine, wait a minute, or remove ${path}`,
         );
       takeAway(path);
     }
   } catch (error) {
     throw writeError(error, root);
   }
+  const heart = openHeartbeat(path, content());
+  // A file system that is away for a moment: the next one tells.
+  const timer = setInterval(() => heart.beat().catch(() => {}), HEARTBEAT_MS).unref();
   return () => {
-    rmSync(path, { force: true });
+    clearInterval(timer);
+    heart.close();
+    // Somebody may have taken it while this process was asleep.
+    if (existsSync(path) && readFileSync(path, 'utf8') === content()) rmSync(path, { force: true });
     if (made === undefined || readdirSync(root).length > 0) return;
     rmdirSync(root);
   };
 }
 
+/** What our lock says: the process, and where its number means that. */
+const content = (): string => `${process.pid}\n${placeOf()}\n`;
+
 /** Makes the lock; false when there is one. */
 function create(path: string): boolean {
   try {
-    writeFileSync(path, String(process.pid), { flag: 'wx' });
+    writeFileSync(path, content(), { flag: 'wx' });
     return true;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
@@ -173,13 +184,12 @@ function holderOf(path: string): string | null {
   const text = readFileSync(path, 'utf8');
   // It is there before its number is: somebody takes it just now.
   if (text === '') return Date.now() - statSync(path).mtimeMs < 5000 ? 'another process' : null;
-  const pid = Number(text);
-  if (!Number.isInteger(pid) || pid < 1 || pid === process.pid) return null;
-  try {
-    process.kill(pid, 0);
-    return `process ${pid}`;
-  } catch (error) {
-    // Alive, but not ours to signal.
-    return (error as NodeJS.ErrnoException).code === 'EPERM' ? `process ${pid}` : null;
+  const [number, place = placeOf()] = text.trimEnd().split('\n');
+  const pid = Number(number);
+  if (!Number.isInteger(pid) || pid < 1) return null;
+  if (place !== placeOf()) {
+    const silence = silenceOf(path, String(process.pid));
+    return silence === null || silence > STALE_MS ? null : `process ${pid} on ${place.split(' ')[0]}`;
   }
+  return pid !== process.pid && isAlive(pid) ? `process ${pid}` : null;
 }

@@ -7,9 +7,9 @@ import { runHolder } from '../run-claim.ts';
 
 export interface RunStatus {
   folder: string;
-  /** `stopped`: begun, not finished, and nobody on this machine works on it. */
+  /** `stopped`: begun, not finished, and nobody works on it. */
   state: 'absent' | 'running' | 'stopped' | 'finished';
-  /** Who works on it here; null: nobody, or a process of another machine. */
+  /** Who works on it; null: nobody. */
   holder: string | null;
   step: number;
   steps: number;

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { type LockOptions, lastFence, lockRegistry, type RegistryLock } from './registry-lock.ts';
 
 let root = '';
@@ -53,6 +53,16 @@ describe('the lock of a registry', () => {
     pretend({ place: 'another machine' }, 120_000);
     const all = await Promise.all(Array.from({ length: 20 }, () => take()));
     expect(all.filter((lock) => !('heldBy' in lock))).toHaveLength(1);
+  });
+
+  test('a holder that lives keeps it, however wrong its clock is', async () => {
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() - 3_600_000 });
+    const first = await hold({ heartbeatMs: 20 });
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    vi.useRealTimers();
+    expect(await take({ staleMs: 30_000 })).toHaveProperty('heldBy');
+    first.check();
+    first.release();
   });
 
   test('a process of this machine that is gone is followed at once', async () => {

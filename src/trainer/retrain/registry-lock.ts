@@ -9,14 +9,15 @@
  * look and the write lies an instant that no file system closes; a minute's silence comes before it.
  */
 import { randomUUID } from 'node:crypto';
-import { existsSync, linkSync, mkdirSync, readFileSync, readlinkSync, renameSync, rmSync } from 'node:fs';
-import { stat, utimes, writeFile } from 'node:fs/promises';
+import { existsSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { writeError, writeFileAtomic } from '../../base/atomic-write.ts';
 import { messageOf, UserError } from '../../base/errors.ts';
+import { HEARTBEAT_MS, isAlive, openHeartbeat, placeOf, STALE_MS, silenceOf } from '../../base/lock-file.ts';
 
 export interface RegistryLock {
   fence: number;
@@ -47,8 +48,6 @@ const holderSchema = z.strictObject({
 });
 type Holder = z.infer<typeof holderSchema>;
 
-const HEARTBEAT_MS = 5_000;
-const STALE_MS = 60_000;
 const LOOK_MS = 500;
 /** Patience that outlasts a holder which died on another machine. */
 export const PAST_THE_DEAD_MS = STALE_MS + 4 * HEARTBEAT_MS;
@@ -85,7 +84,7 @@ export async function lockRegistry(
     for (let waited = 0; !(await create(path, me)); ) {
       const holder = readHolder(path);
       if (holder === null) continue;
-      if (isDead(holder) || (await isSilent(path, me.token, staleMs))) takeAway(path, holder, me.token);
+      if (isDead(holder) || isSilent(path, me.token, staleMs)) takeAway(path, holder, me.token);
       else if (waited >= patienceMs) return { heldBy: nameOf(holder) };
       else {
         await sleep(LOOK_MS);
@@ -108,11 +107,11 @@ export async function lockRegistry(
 function hold(root: string, path: string, me: Holder, fence: number, heartbeatMs: number): RegistryLock {
   const controller = new AbortController();
   const isOurs = (): boolean => readHolder(path)?.token === me.token && lastFence(root) === fence;
+  const heart = openHeartbeat(path, JSON.stringify(me));
   const beat = async (): Promise<void> => {
     try {
       if (!isOurs()) throw new UserError('was taken by another process', path);
-      const time = new Date();
-      await utimes(path, time, time);
+      await heart.beat();
     } catch (error) {
       // A file system that is away for a moment is not a lost lock: the next beat tells.
       if (error instanceof UserError) controller.abort(error);
@@ -133,6 +132,7 @@ function hold(root: string, path: string, me: Holder, fence: number, heartbeatMs
     },
     release() {
       clearInterval(timer);
+      heart.close();
       if (readHolder(path)?.token === me.token) rmSync(path, { force: true });
     },
   };
@@ -175,42 +175,11 @@ function readHolder(path: string): Holder | null {
 
 const nameOf = ({ host, pid, since }: Holder): string => `process ${pid} on ${host} since ${since}`;
 
-/** Where process ids mean the same: machine, boot and, on Linux, process space (containers have their own). */
-function placeOf(): string {
-  const parts = [hostname()];
-  try {
-    parts.push(readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim());
-    parts.push(readlinkSync('/proc/self/ns/pid'));
-  } catch {
-    // Not Linux: the heartbeat has to do for what the process id cannot tell.
-  }
-  return parts.join(' ');
-}
+const isDead = ({ place, pid }: Holder): boolean => place === placeOf() && !isAlive(pid);
 
-function isDead({ place, pid }: Holder): boolean {
-  if (place !== placeOf()) return false;
-  try {
-    process.kill(pid, 0);
-    return false;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'ESRCH';
-  }
-}
-
-/** Whether the heartbeat stopped: the lock's time against that of a file made now on the same file system. */
-async function isSilent(path: string, token: string, staleMs: number): Promise<boolean> {
-  const probe = `${path}.${token}`;
-  try {
-    await writeFile(probe, '');
-    const [now, beat] = [await stat(probe), await stat(path)];
-    return now.mtimeMs - beat.mtimeMs > staleMs;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false;
-    throw error;
-  } finally {
-    rmSync(probe, { force: true });
-  }
-}
+/** Whether the heartbeat stopped. */
+const isSilent = (path: string, token: string, staleMs: number): boolean =>
+  (silenceOf(path, token) ?? 0) > staleMs;
 
 /** Moves an abandoned lock out of the way; one that another process has just put in its place goes back. */
 function takeAway(path: string, abandoned: Holder, token: string): void {
