@@ -7,6 +7,7 @@
  * again with less than it had) is put there anew: the names of jobs, and so their results, stay the same.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { UserError } from '../../base/errors.ts';
 import { createLimit } from '../limit.ts';
 import type { PolicyVersion } from '../roll-out.ts';
 import type { RolloutResult, Trajectory } from '../trajectory.ts';
@@ -23,6 +24,7 @@ import {
   type Servers,
 } from './job.ts';
 import type { GroupRequest, RolloutPool } from './pool.ts';
+import { claimTrainer } from './redis-claim.ts';
 import { withDeadline } from './redis-connection.ts';
 import { type FlowEnd, type FlowOptions, openFlows, wait } from './redis-flows.ts';
 import { DamagedResult, readResult, referenceSchema, removeResults } from './results.ts';
@@ -73,10 +75,11 @@ const LOOK_MS = 2_000;
 const LONELY_MS = 10_000;
 const CLOSE_MS = 5_000;
 
-/** Opens the run's queues, empty: what a killed trainer left is not this one's. Announces the run. */
+/** Opens the run's queues, empty: what a killed trainer left is not this one's. Announces the run. UserError where another trainer has it. */
 export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPool> {
   const { redis, prefix, run, resultsDir, now, say } = options;
   const mark = factsMark(options.facts);
+  const claim = await claimTrainer(options);
   const flows = await openFlows(options);
   const limit = createLimit(options.groupsAhead);
   const own: Omit<PoolCounts, 'duplicates'> = {
@@ -88,6 +91,8 @@ export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPoo
   };
   let policy: Announcement['policy'] = null;
   let underWay = 0;
+  /** Set when another trainer has the run: nothing more is asked for. */
+  let lost: UserError | null = null;
 
   const closed = new AbortController();
   await announceNow();
@@ -103,6 +108,16 @@ export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPoo
     await withDeadline(announce(), 10_000, `${options.name} does not take the announcement of the run`);
   }
 
+  async function keepClaim(): Promise<void> {
+    try {
+      await claim.renew();
+    } catch (error) {
+      if (!(error instanceof UserError)) throw error;
+      if (!lost) say(error.message);
+      lost = error;
+    }
+  }
+
   /** Announces again and again, since Redis may forget and replicas come and go; tells when nobody works. */
   async function beat(): Promise<void> {
     let lonely = 0;
@@ -110,6 +125,8 @@ export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPoo
       await sleep(LOOK_MS, undefined, { signal: closed.signal }).catch(() => {});
       if (closed.signal.aborted || redis.status !== 'ready') continue;
       try {
+        await withDeadline(keepClaim(), LOOK_MS * 5, 'no answer');
+        if (lost) continue;
         await withDeadline(announce(), LOOK_MS * 5, 'no answer');
         const workers = underWay === 0 ? 1 : await withDeadline(flows.workers(), LOOK_MS * 5, 'no answer');
         lonely = workers > 0 ? 0 : lonely + LOOK_MS;
@@ -127,6 +144,9 @@ export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPoo
     for (let turn = 0; ; turn++) {
       const open = jobs.filter((job) => !outcomes.has(jobId(job)));
       if (open.length === 0) return outcomes;
+      // A flow that is gone may have been taken away by a trainer that came after.
+      if (turn > 0) await Promise.race([keepClaim().catch(() => {}), wait(Math.min(LOOK_MS, until - now()))]);
+      if (lost) throw lost;
       const end = await flows.run(groupId(open, turn), open, until);
       if (end === 'lost') own.forgotten++;
       else if (end !== 'late') await settle(open, end, outcomes);
@@ -254,8 +274,11 @@ export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPoo
       closed.abort();
       await heart;
       const goodbye = async (): Promise<void> => {
+        await keepClaim();
+        if (lost) return;
         await redis.del(announcementKey(prefix, run));
         await flows.clear();
+        await claim.release();
       };
       // What Redis does not let us take away the next trainer does.
       if (redis.status === 'ready') await withDeadline(goodbye(), CLOSE_MS, 'no answer').catch(() => {});
