@@ -182,7 +182,7 @@ function weightBytes({ learner, endpoint }: Pick<Config, 'learner' | 'endpoint'>
 
 /** What is allowed, but probably not meant: one sentence each. */
 export function configWarnings(config: Config, facts?: Pick<PlanFacts, 'trainQueries'>): string[] {
-  const { optimizer, train, rollout, loss } = config;
+  const { endpoint, optimizer, train, rollout, loss } = config;
   const warnings: string[] = [];
   if (optimizer.learningRate < 1e-6)
     warnings.push(`optimizer.learningRate ${optimizer.learningRate}: LoRA learns next to nothing below 1e-6`);
@@ -199,6 +199,10 @@ export function configWarnings(config: Config, facts?: Pick<PlanFacts, 'trainQue
       loss.importance.mode === 'none'
         ? 'rollout.topP or topK with loss.importance.mode none: the loss takes what was kept for all of the distribution, and so makes likely tokens likelier'
         : 'rollout.topP or topK: a token counts by the mass that was kept where it was sampled, and what was cut off teaches nothing; policy/mismatch holds −ln of that mass, so with topK loss.importance.alarm may have to be wider',
+    );
+  if (train.maxStaleness > 0 && endpoint.kind === 'vllm')
+    warnings.push(
+      `train.maxStaleness ${train.maxStaleness}: ${train.maxStaleness + 2} adapters are asked at once while one is published; servers started with a lower --max-loras let their calls wait for each other, and with a lower --max-cpu-loras read adapters from disk again and again`,
     );
   if (facts && rollout.queriesPerStep > facts.trainQueries)
     warnings.push(

@@ -66,6 +66,11 @@ export function brokenRules(config: unknown): RuleBreak[] {
       `model.chatTemplate.${name}`,
       'must be left out: every prompt is rendered with its own',
     );
+  rule(
+    number('train.maxStaleness') > 0 && text('loss.importance.mode') === 'none',
+    'loss.importance.mode',
+    'must be mask or truncate with train.maxStaleness above 0: samples of an older policy would count as those of the current one',
+  );
   narrowingRules(rule, number, text);
   const replicas = valueAt(config, 'endpoint.replicas');
   const addresses = (Array.isArray(replicas) ? replicas : []).map((replica) => {

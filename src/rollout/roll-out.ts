@@ -132,7 +132,7 @@ export async function rollOutOnce(
 
 /**
  * One member: `rollOutOnce`, tried at most `sampling.maxAttempts` times. A failure carries the last attempt's
- * reason.
+ * reason. Throws `signal.reason` when the signal has fired, instead of a failure.
  */
 export async function rollOut(
   context: RolloutContext,
@@ -140,13 +140,15 @@ export async function rollOut(
   policy: PolicyVersion,
   sampling: Sampling,
   id: RolloutId,
+  signal?: AbortSignal,
 ): Promise<RolloutResult> {
   let reason = '';
   for (let attempt = 0; attempt < sampling.maxAttempts; attempt++) {
     try {
-      const trajectory = await rollOutOnce(context, query, policy, sampling, { ...id, attempt });
+      const trajectory = await rollOutOnce(context, query, policy, sampling, { ...id, attempt }, signal);
       return { kind: 'ok', trajectory };
     } catch (error) {
+      signal?.throwIfAborted();
       if (!(error instanceof RolloutFailure)) throw error;
       reason = `${error.reason}: ${error.message}`;
     }
@@ -166,10 +168,11 @@ export function rollOutGroup(
   step: number,
   size: number,
   firstMember = 0,
+  signal?: AbortSignal,
 ): Promise<RolloutResult[]> {
   return Promise.all(
     Array.from({ length: size }, (_, i) =>
-      rollOut(context, query, policy, sampling, { purpose: 'train', step, member: firstMember + i }),
+      rollOut(context, query, policy, sampling, { purpose: 'train', step, member: firstMember + i }, signal),
     ),
   );
 }

@@ -16,11 +16,18 @@ import type { TensorMap } from '../engine/types.ts';
 import type { LearnerState } from './learner/learner.ts';
 import { stepName } from './run-folder.ts';
 
+const policy = z.strictObject({ version: z.number().int(), model: z.string() });
+
 /** What of a run changes from step to step, besides the learner's state. */
 const progressSchema = z.strictObject({
   /** Steps done. */
   step: z.number().int().min(0),
-  policy: z.strictObject({ version: z.number().int(), model: z.string() }),
+  policy,
+  /**
+   * The policies that the steps before this one left, oldest first, at most `train.maxStaleness`: steps to come
+   * are sampled by them. Absent when on-policy.
+   */
+  earlier: z.array(policy).optional(),
   /** Name of the adapter that GRPO started from. */
   startAdapter: z.string(),
   /** Training questions drawn so far, over all epochs. */

@@ -4,7 +4,7 @@
  *   sample → score → advantage → pack → learn → publish, proved → next step
  *
  * with an evaluation at step 0, every N steps and at the end, the best adapter by held-out metric, and an
- * atomic checkpoint. Left out: no replay, no overlap of sampling and learning (on-policy).
+ * atomic checkpoint. With `train.maxStaleness` above 0 later steps are sampled meanwhile (`ahead.ts`). No replay.
  */
 import { UserError } from '../base/errors.ts';
 import { stream } from '../base/random.ts';
@@ -16,11 +16,12 @@ import { roundReturns } from '../reward/ledger.ts';
 import type { RolloutPool } from '../rollout/pool/pool.ts';
 import type { RolloutContext } from '../rollout/roll-out.ts';
 import type { Trajectory } from '../rollout/trajectory.ts';
+import { type Ahead, dropStale, nextEarlier, type Staleness, sampleAhead } from './ahead.ts';
 import type { Checkpoint, Progress } from './checkpoint.ts';
 import { treeLimits } from './create-learner.ts';
-import { assignCredit } from './credit.ts';
+import { assignCredit, type CreditConfig } from './credit.ts';
 import type { Learner } from './learner/learner.ts';
-import { limitsUnder, mismatchAlarms } from './mismatch.ts';
+import { limitsUnder, limitsWhenStale, mismatchAlarms } from './mismatch.ts';
 import { learningRateAt } from './optimizer.ts';
 import { type UpdateStats, updatePolicy } from './policy-update.ts';
 import { greedySampling, rewardConfig } from './prepare.ts';
@@ -32,6 +33,8 @@ export interface StepOutcome {
   step: number;
   sampled: SampledStep;
   dropped: Record<string, number>;
+  /** Null when on-policy. */
+  staleness: Staleness | null;
   /** Null when no group had anything to teach. */
   update: UpdateStats | null;
   learningRate: number;
@@ -39,6 +42,7 @@ export interface StepOutcome {
   alarms: string[];
   /** Steps in a row with an alarm, this one included. */
   alarmsInARow: number;
+  /** `sample`: that the learner waited for samples. */
   seconds: { sample: number; learn: number; publish: number };
 }
 
@@ -62,7 +66,8 @@ export interface LoopParts {
 /**
  * Trains from `progress` to `config.train.steps`. When the signal fires it ends after the step, or the
  * evaluation, under way, and a checkpoint of that is kept; it evaluates no more than the whole run would, so
- * that a resumed run is the same run.
+ * that a resumed run is the same run. Rollouts of later steps are given up at the end; a resumed run makes
+ * them again, by the same versions.
  *
  * @throws UserError after `optimizer.maxSkipped` updates in a row with a gradient that is not finite, after
  *   `loss.importance.alarm.stopAfter` in a row of which sampler and learner were too far apart, and when every
@@ -70,56 +75,85 @@ export interface LoopParts {
  */
 export async function trainLoop(parts: LoopParts, start: Progress): Promise<Progress> {
   const { config, signal } = parts;
-  const { steps, evalEvery, checkpointEvery } = config.train;
+  const { steps, evalEvery, checkpointEvery, maxStaleness } = config.train;
   let progress = start;
   let kept = start.step;
   const keep = async (): Promise<void> => {
     kept = progress.step;
     await parts.keep({ progress, learner: await parts.learner.state() });
   };
-  if (progress.best === null) {
-    progress = await evaluate(parts, progress);
-    kept = -1;
+  const credit = creditOf(parts);
+  const ahead = openAhead(parts, credit);
+  const goAhead = (): void => {
+    if (maxStaleness > 0 && !signal.aborted) ahead.fill(progress);
+  };
+  try {
+    goAhead();
+    if (progress.best === null) {
+      progress = await evaluate(parts, progress);
+      kept = -1;
+    }
+    while (progress.step < steps && !signal.aborted) {
+      const started = parts.context.now();
+      ahead.fill(progress);
+      progress = await takeStep(parts, progress, ahead, credit);
+      // Before the evaluation: it does not have to be waited for.
+      goAhead();
+      const last = progress.step === steps;
+      if (last || progress.step % evalEvery === 0) progress = await evaluate(parts, progress);
+      progress = { ...progress, seconds: progress.seconds + (parts.context.now() - started) / 1000 };
+      if (last || progress.step % checkpointEvery === 0) await keep();
+    }
+    if (signal.aborted && kept !== progress.step) await keep();
+  } finally {
+    await ahead.close();
   }
-  while (progress.step < steps && !signal.aborted) {
-    const started = parts.context.now();
-    progress = await takeStep(parts, progress);
-    const last = progress.step === steps;
-    if (last || progress.step % evalEvery === 0) progress = await evaluate(parts, progress);
-    progress = { ...progress, seconds: progress.seconds + (parts.context.now() - started) / 1000 };
-    if (last || progress.step % checkpointEvery === 0) await keep();
-  }
-  if (signal.aborted && kept !== progress.step) await keep();
   return progress;
 }
 
-async function takeStep(parts: LoopParts, progress: Progress): Promise<Progress> {
-  const { config, context, learner } = parts;
-  const step = progress.step + 1;
-  const times = [context.now()];
-  const { refill, ...advantage } = config.advantage;
-  const { minGroup, queriesPerStep, groupSize } = config.rollout;
+function creditOf({ config, train }: LoopParts): CreditConfig {
+  const { refill: _, ...advantage } = config.advantage;
+  const { minGroup } = config.rollout;
   const reward = rewardConfig(config);
-  const goldOf = new Map(parts.train.map((query) => [query.id, query.gold]));
-  const credit = {
+  const goldOf = new Map(train.map((query) => [query.id, query.gold]));
+  return {
     ...advantage,
     minGroup,
     ...(config.reward.credit === 'return-to-go'
       ? { roundReturns: (t: Trajectory) => roundReturns(t, goldOf.get(t.queryId)!, reward) }
       : {}),
   };
+}
+
+function openAhead({ config, pool, train }: LoopParts, credit: CreditConfig): Ahead {
+  const { refill } = config.advantage;
+  const { queriesPerStep, groupSize } = config.rollout;
+  const settings = { seed: config.run.seed, queriesPerStep, groupSize, refill };
   const teaches = (group: Trajectory[]): boolean =>
     assignCredit([group.map((t) => ({ ...t }))], credit).calls.length > 0;
+  return sampleAhead({
+    depth: config.train.maxStaleness,
+    lastStep: config.train.steps,
+    questionsPerStep: refill === 0 ? queriesPerStep : null,
+    sample: (step, policy, cursor, signal) =>
+      sampleStep(pool, train, policy, step, cursor, settings, teaches, signal),
+  });
+}
 
-  const sampled = await sampleStep(
-    parts.pool,
-    parts.train,
-    progress.policy,
-    step,
-    progress.cursor,
-    { seed: config.run.seed, queriesPerStep, groupSize, refill },
-    teaches,
-  );
+async function takeStep(
+  parts: LoopParts,
+  progress: Progress,
+  ahead: Ahead,
+  credit: CreditConfig,
+): Promise<Progress> {
+  const { config, context, learner } = parts;
+  const { maxStaleness } = config.train;
+  const step = progress.step + 1;
+  const times = [context.now()];
+
+  const taken = await ahead.take(step);
+  const { sampled, staleness } =
+    maxStaleness > 0 ? dropStale(taken, progress) : { sampled: taken, staleness: null };
   if (sampled.groups.every((group) => group.length === 0))
     throw new UserError(
       `every rollout failed, the last one with ${sampled.failures.at(-1)?.reason}`,
@@ -142,7 +176,8 @@ async function takeStep(parts: LoopParts, progress: Progress): Promise<Progress>
   const skipped = update?.skipped ?? 0;
   // A step without an update says nothing about gradients, so it does not start the count anew.
   const skippedInARow = skipped > 0 ? progress.skippedInARow + 1 : update ? 0 : progress.skippedInARow;
-  const limits = limitsUnder(config.loss.importance.alarm, config.rollout.topP);
+  const sameWeights = limitsUnder(config.loss.importance.alarm, config.rollout.topP);
+  const limits = staleness && staleness.max > 0 ? limitsWhenStale(sameWeights) : sameWeights;
   const alarms = update ? mismatchAlarms(update, limits) : [];
   const alarmsInARow = alarms.length > 0 ? progress.alarmsInARow + 1 : update ? 0 : progress.alarmsInARow;
   times.push(context.now());
@@ -159,6 +194,7 @@ async function takeStep(parts: LoopParts, progress: Progress): Promise<Progress>
     step,
     sampled,
     dropped,
+    staleness,
     update,
     learningRate,
     alarms,
@@ -178,7 +214,16 @@ async function takeStep(parts: LoopParts, progress: Progress): Promise<Progress>
       `step ${step}`,
       'check that the endpoint serves the base model of model.path in a like precision, and endpoint.logprobs; or raise loss.importance.alarm; the last checkpoint is whole',
     );
-  return { ...progress, step, policy, cursor: sampled.cursor, skippedInARow, alarmsInARow };
+  const earlier = nextEarlier(progress, maxStaleness);
+  return {
+    ...progress,
+    step,
+    policy,
+    ...(earlier && { earlier }),
+    cursor: sampled.cursor,
+    skippedInARow,
+    alarmsInARow,
+  };
 }
 
 /** Evaluates the current policy, and moves `best` when its held-out metric is the highest yet. */

@@ -72,6 +72,17 @@ export function limitsUnder(limits: MismatchLimits, topP: number): MismatchLimit
   return { ...limits, meanAbs: limits.meanAbs + most, kl: limits.kl + klTerm('k3', most).value };
 }
 
+/**
+ * The limits where an older version sampled: the learner has moved on since, so how far apart the two are says
+ * little of whether something is wrong, and only what the correction leaves out is judged.
+ */
+export const limitsWhenStale = (limits: MismatchLimits): MismatchLimits => ({
+  ...limits,
+  meanAbs: Number.POSITIVE_INFINITY,
+  maxAbs: Number.POSITIVE_INFINITY,
+  kl: Number.POSITIVE_INFINITY,
+});
+
 /** One phrase for each limit that is exceeded; a figure that is not a number exceeds its limit. */
 export function mismatchAlarms(
   { mismatch, maskedFraction }: { mismatch: Mismatch; maskedFraction: number },

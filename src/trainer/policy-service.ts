@@ -53,6 +53,7 @@ export async function startPolicyService(
     deadlineMs: config.rollout.deadlineMs,
     maxConcurrent: config.rollout.concurrency,
     adopt: options.adopt,
+    staleness: config.train.maxStaleness,
     timer: systemTimer,
     say: options.say,
   };
@@ -89,7 +90,7 @@ async function vllmService(
   options: PolicyServiceOptions,
   shared: Pick<
     Parameters<typeof createReplicas>[0],
-    'deadlineMs' | 'maxConcurrent' | 'adopt' | 'timer' | 'say'
+    'deadlineMs' | 'maxConcurrent' | 'adopt' | 'staleness' | 'timer' | 'say'
   >,
 ): Promise<PolicyService> {
   const hosts = replicasOf(config, settings, model);

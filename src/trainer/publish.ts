@@ -100,6 +100,25 @@ export function publishedAdapter(folder: string): ServedAdapter {
   return { version: parseAdapterName(name)?.version ?? 0, name, folder: resolve(folder), proof };
 }
 
+/**
+ * Serves versions that this run has published before, oldest first, each proved by what stands beside it.
+ *
+ * @throws UserError where the folder of one, or its proof, is gone; else as `publish`.
+ */
+export async function publishAgain(target: PublishTarget, policies: readonly PolicyVersion[]): Promise<void> {
+  for (const model of new Set(policies.map((policy) => policy.model))) {
+    const folder = join(target.adapterRoot, model);
+    const adapter = existsSync(folder) ? publishedAdapter(folder) : null;
+    if (!adapter?.proof)
+      throw new UserError(
+        'is not there whole: steps to come are sampled by this version',
+        folder,
+        'put the folder back as it was, or start the run anew with --fresh',
+      );
+    await target.replicas.install(adapter);
+  }
+}
+
 async function writeVersion(target: PublishTarget, adapter: Adapter, version: number): Promise<string> {
   for (let attempt = 1; ; attempt++) {
     const name = adapterName(target.runName, { version, attempt });

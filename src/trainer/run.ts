@@ -35,7 +35,7 @@ import {
   probeIds,
   rolloutContext,
 } from './prepare.ts';
-import { publish } from './publish.ts';
+import { publish, publishAgain } from './publish.ts';
 import { type RunFolder, runFolder, writeConfig, writeEvaluation, writeTrajectories } from './run-folder.ts';
 import { writeRunInputs } from './run-inputs.ts';
 import { checkSameRun } from './same-run.ts';
@@ -203,14 +203,16 @@ interface RunParts extends StartParts {
   monitor: Monitor;
 }
 
-/** A new run's start, or where the checkpoint left off, its policy published again. */
+/** A new run's start, or where the checkpoint left off, its policies published again. */
 async function firstProgress(parts: RunParts, started: number): Promise<Progress> {
   if (!parts.resumed) {
     const progress = await startRun(parts);
     return { ...progress, seconds: (performance.now() - started) / 1000 };
   }
   const { progress, learner } = parts.resumed;
-  const policy = await publish(parts.target, parts.learner, learner.adapter, progress.policy.version);
+  const { earlier, policy: newest } = progress;
+  await publishAgain(parts.target, earlier?.filter(({ model }) => model !== newest.model) ?? []);
+  const policy = await publish(parts.target, parts.learner, learner.adapter, newest.version);
   return { ...progress, policy };
 }
 

@@ -43,7 +43,7 @@ export interface SampledStep {
 /**
  * Samples the step's groups, and up to `refill` more while some of them teach nothing. A question that is
  * drawn again within the step (few questions, or the end of an epoch) gets a group of its own, whose members
- * are numbered on.
+ * are numbered on. Rejects when `signal` fires before all is there.
  */
 export async function sampleStep(
   pool: RolloutPool,
@@ -53,6 +53,7 @@ export async function sampleStep(
   cursor: number,
   config: SampleConfig,
   teaches: (group: Trajectory[]) => boolean,
+  signal?: AbortSignal,
 ): Promise<SampledStep> {
   const out: SampledStep = { groups: [], failures: [], cursor };
   const membersOf = new Map<string, number>();
@@ -65,7 +66,15 @@ export async function sampleStep(
       drawn.map((query) => {
         const first = membersOf.get(query.id) ?? 0;
         membersOf.set(query.id, first + config.groupSize);
-        return pool.rollOutGroup({ query, policy, step, size: config.groupSize, firstMember: first });
+        const size = config.groupSize;
+        return pool.rollOutGroup({
+          query,
+          policy,
+          step,
+          size,
+          firstMember: first,
+          ...(signal && { signal }),
+        });
       }),
     );
     for (const group of results) {

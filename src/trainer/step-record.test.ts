@@ -17,6 +17,7 @@ const outcome: StepOutcome = {
     cursor: 3,
   },
   dropped: { 'no variance': 1, 'too few members': 2 },
+  staleness: null,
   update: null,
   learningRate: 0.25,
   alarms: [],

@@ -23,7 +23,14 @@ export const evalMetrics = ({
 const meanOr0 = (values: number[]): number => (values.length === 0 ? 0 : mean(values));
 
 /** The series of a step. `reward/std`: mean over the groups of their rewards' deviation. */
-export function stepMetrics({ sampled, dropped, update, learningRate, seconds }: StepOutcome): MetricValues {
+export function stepMetrics({
+  sampled,
+  dropped,
+  staleness,
+  update,
+  learningRate,
+  seconds,
+}: StepOutcome): MetricValues {
   const all = sampled.groups.flat();
   const term = (name: string): number[] =>
     all.flatMap(({ ledger }) => ledger.terms.filter((t) => t.name === name).map((t) => t.raw));
@@ -40,6 +47,9 @@ export function stepMetrics({ sampled, dropped, update, learningRate, seconds }:
     'rollout/failed': sampled.failures.length,
     'groups/dropped': Object.values(dropped).reduce((a, b) => a + b, 0),
     'groups/zeroVariance': dropped['no variance'] ?? 0,
+    'rollout/stale': staleness?.dropped,
+    'policy/staleness': staleness?.mean,
+    'policy/stalenessMax': staleness?.max,
     'policy/entropy': update?.entropy,
     'policy/kl': update?.kl,
     'policy/clipFraction': update?.clipFraction,

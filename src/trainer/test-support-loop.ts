@@ -13,7 +13,7 @@ import type { RolloutContext } from '../rollout/roll-out.ts';
 import type { Checkpoint, Progress } from './checkpoint.ts';
 import { type LoopParts, type StepOutcome, trainLoop } from './loop.ts';
 import { trainSampling } from './prepare.ts';
-import { type PublishTarget, publish } from './publish.ts';
+import { PROOF_TOLERANCE, type PublishTarget, publish } from './publish.ts';
 import {
   BASE_MODEL,
   createTableLearner,
@@ -90,7 +90,7 @@ export function newRun(
   const endpoint = createTableEndpoint(model, change.script);
   const learner = createTableLearner(model, change.start ?? freshState(tableAdapter(model, 0)));
   const controller = new AbortController();
-  const replicas = tableReplicas(endpoint);
+  const replicas = tableReplicas(endpoint, PROOF_TOLERANCE, config.train.maxStaleness);
   const target: PublishTarget = {
     replicas,
     adapterRoot: join(root, change.folder ?? 'adapters'),

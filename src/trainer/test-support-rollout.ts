@@ -110,14 +110,15 @@ export function createTableEndpoint(
   };
 }
 
-/** The endpoint as the only replica. `tolerance` of a proof in nats. */
-export function tableReplicas(endpoint: Endpoint, tolerance = PROOF_TOLERANCE): Replicas {
+/** The endpoint as the only replica. `tolerance` of a proof in nats; `staleness` as in `ReplicasOptions`. */
+export function tableReplicas(endpoint: Endpoint, tolerance = PROOF_TOLERANCE, staleness = 0): Replicas {
   return createReplicas({
     replicas: [{ name: 'table', endpoint, adapterRoot: null }],
     deadlineMs: 100,
     maxConcurrent: 64,
     onPartialFailure: 'keep-old',
     tolerance,
+    staleness,
     healthEveryMs: 1e9,
     // No health checks, and nobody waits.
     timer: {

@@ -10,6 +10,8 @@ export interface GroupRequest {
   /** Members `firstMember … firstMember + size − 1` of the question in this step. */
   size: number;
   firstMember: number;
+  /** Fires when nobody wants the group any more: it is given up, and its promise rejects. */
+  signal?: AbortSignal;
 }
 
 /**
@@ -22,6 +24,6 @@ export interface RolloutPool {
 
 /** The pool within this process. */
 export const inProcessPool = (context: RolloutContext, sampling: Sampling): RolloutPool => ({
-  rollOutGroup: ({ query, policy, step, size, firstMember }) =>
-    rollOutGroup(context, query, policy, sampling, step, size, firstMember),
+  rollOutGroup: ({ query, policy, step, size, firstMember, signal }) =>
+    rollOutGroup(context, query, policy, sampling, step, size, firstMember, signal),
 });

@@ -28,8 +28,13 @@ export interface FlowEnd {
 }
 
 export interface Flows {
-  /** The end of a flow; `lost` when Redis no longer knows it, `late` at the time `until`. */
-  run(id: string, jobs: readonly RolloutJob[], until: number): Promise<FlowEnd | 'lost' | 'late'>;
+  /** The end of a flow; `lost` when Redis no longer knows it, `late` at the time `until`, or when `signal` fires. */
+  run(
+    id: string,
+    jobs: readonly RolloutJob[],
+    until: number,
+    signal?: AbortSignal,
+  ): Promise<FlowEnd | 'lost' | 'late'>;
   /** Removes a flow that nobody waits for any more. */
   takeAway(id: string): Promise<void>;
   /** Workers that are connected. */
@@ -44,8 +49,9 @@ const LOOK_MS = 2_000;
 /** Kept for looking at them; the results are elsewhere. */
 const KEEP = { removeOnComplete: { age: 600, count: 500 }, removeOnFail: { age: 3_600, count: 500 } };
 
-/** Nothing, after `ms`. */
-export const wait = (ms: number): Promise<undefined> => sleep(Math.max(0, ms), undefined, { ref: false });
+/** Nothing, after `ms` or when `signal` fires. */
+export const wait = (ms: number, signal?: AbortSignal): Promise<undefined> =>
+  sleep(Math.max(0, ms), undefined, { ref: false, ...(signal && { signal }) }).catch(() => undefined);
 
 /** Opens the run's queues, empty: what a killed trainer left is not this one's. */
 export async function openFlows(options: FlowOptions): Promise<Flows> {
@@ -110,21 +116,23 @@ export async function openFlows(options: FlowOptions): Promise<Flows> {
     id: string,
     jobs: readonly RolloutJob[],
     until: number,
+    signal?: AbortSignal,
   ): Promise<FlowEnd | 'lost' | 'late'> {
+    const left = (): number => (signal?.aborted ? 0 : until - now());
     const told = new Promise<FlowEnd>((resolve) => waiting.set(id, resolve));
     const added = addFlow(id, jobs);
     added.catch(() => {});
     try {
-      const start = await Promise.race([added.then(() => 'added' as const), wait(until - now())]);
+      const start = await Promise.race([added.then(() => 'added' as const), wait(left(), signal)]);
       if (start !== 'added') return 'late';
       for (;;) {
-        const end = await Promise.race([told, wait(Math.min(LOOK_MS, until - now()))]);
+        const end = await Promise.race([told, wait(Math.min(LOOK_MS, left()), signal)]);
         if (end) return end;
-        if (now() >= until) return 'late';
+        if (left() <= 0) return 'late';
         if (redis.status !== 'ready') continue;
         const known = await Promise.race([
           redis.exists(`${prefix}:${names.groups}:${id}`),
-          wait(until - now()),
+          wait(left(), signal),
         ]);
         if (known === 0) return 'lost';
       }

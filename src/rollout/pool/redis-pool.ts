@@ -138,7 +138,11 @@ export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPoo
   }
 
   /** What became of every job, by its id; each has exactly one outcome. */
-  async function outcomesOf(jobs: readonly RolloutJob[], until: number): Promise<Map<string, Outcome>> {
+  async function outcomesOf(
+    jobs: readonly RolloutJob[],
+    until: number,
+    signal?: AbortSignal,
+  ): Promise<Map<string, Outcome>> {
     const outcomes = new Map<string, Outcome>();
     own.reused += await fromFiles(jobs, outcomes);
     for (let turn = 0; ; turn++) {
@@ -147,7 +151,7 @@ export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPoo
       // A flow that is gone may have been taken away by a trainer that came after.
       if (turn > 0) await Promise.race([keepClaim().catch(() => {}), wait(Math.min(LOOK_MS, until - now()))]);
       if (lost) throw lost;
-      const end = await flows.run(groupId(open, turn), open, until);
+      const end = await flows.run(groupId(open, turn), open, until, signal);
       if (end === 'lost') own.forgotten++;
       else if (end !== 'late') await settle(open, end, outcomes);
       // A result that is there counts, whatever became of the news of it.
@@ -156,6 +160,7 @@ export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPoo
       for (const job of open.filter((job) => !outcomes.has(jobId(job))))
         outcomes.set(jobId(job), { kind: 'failed', reason: unanswered() });
       if (end === 'late') void flows.takeAway(groupId(open, turn));
+      signal?.throwIfAborted();
     }
   }
 
@@ -220,6 +225,7 @@ export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPoo
     step,
     size,
     firstMember,
+    signal,
     ...request
   }: GroupRequest): Promise<RolloutResult[]> {
     const until = now() + options.groupDeadlineMs;
@@ -240,7 +246,7 @@ export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPoo
         policy: { version, model },
         weights,
       }));
-      const outcomes = await outcomesOf(jobs, until);
+      const outcomes = await outcomesOf(jobs, until, signal);
       for (const job of jobs) results.set(job.member, outcomes.get(jobId(job))!);
       const failed = open.filter((member) => results.get(member)!.kind === 'failed');
       own.failedAttempts += failed.length;
@@ -256,6 +262,7 @@ export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPoo
   return {
     rollOutGroup: (request) =>
       limit(async () => {
+        request.signal?.throwIfAborted();
         underWay++;
         try {
           return await rollOutGroup(request);
