@@ -16,6 +16,7 @@ import {
   readTokenIds,
   readVersion,
 } from './endpoint-answer.ts';
+import { keyHider } from './hide-key.ts';
 import { BrokenAnswer, createHttpFetch } from './http-fetch.ts';
 import { createLimit } from './limit.ts';
 import { RolloutFailure } from './rollout-failure.ts';
@@ -154,6 +155,7 @@ export function createEndpoint(options: EndpointOptions): Endpoint {
     maxRetries: 0,
   });
   const limit = createLimit(options.maxConcurrent);
+  const hide = keyHider(options.apiKey);
 
   /** One call within its deadline; failures become RolloutFailures. */
   async function call<T>(
@@ -167,7 +169,7 @@ export function createEndpoint(options: EndpointOptions): Endpoint {
       return await run(signal);
     } catch (error) {
       if (given?.aborted) throw new RolloutFailure('cancelled', 'the call was given up');
-      throw asFailure(error, signal, withinMs);
+      throw asFailure(error, signal, withinMs, hide);
     }
   }
 
@@ -256,8 +258,11 @@ function mayRetry(error: unknown, attempt: number): boolean {
   return attempt < CONNECTION_RETRIES && !(error.cause instanceof BrokenAnswer);
 }
 
-function asFailure(error: unknown, signal: AbortSignal, deadlineMs: number): unknown {
-  if (error instanceof RolloutFailure) return error;
+type Hide = (text: string) => string;
+
+function asFailure(error: unknown, signal: AbortSignal, deadlineMs: number, hide: Hide): unknown {
+  if (error instanceof RolloutFailure)
+    return new RolloutFailure(error.reason, hide(error.message), error.status);
   const cut = error instanceof APIUserAbortError || error instanceof APIConnectionTimeoutError;
   if (signal.aborted || cut) {
     const busy = error instanceof RateLimitError;
@@ -265,20 +270,21 @@ function asFailure(error: unknown, signal: AbortSignal, deadlineMs: number): unk
     return new RolloutFailure(busy ? 'overloaded' : 'deadline', `${what} for ${deadlineMs} ms`);
   }
   if (error instanceof APIConnectionError) {
-    return new RolloutFailure('connection', `${error.message} ${messageOf(error.cause ?? '')}`.trim());
+    return new RolloutFailure('connection', hide(`${error.message} ${messageOf(error.cause ?? '')}`).trim());
   }
-  if (error instanceof APIError) return httpFailure(error);
+  if (error instanceof APIError) return httpFailure(error, hide);
   // What is left is a body that is not what its headers say.
-  if (error instanceof SyntaxError) return new RolloutFailure('invalid-answer', error.message);
+  if (error instanceof SyntaxError) return new RolloutFailure('invalid-answer', hide(error.message));
   return error;
 }
 
 /** Longer ones are the error pages of some proxy. */
 const MESSAGE_CHARS = 500;
 
-function httpFailure(error: APIError): RolloutFailure {
+function httpFailure(error: APIError, hide: Hide): RolloutFailure {
   const status = error.status as number;
-  const message = error.message.slice(0, MESSAGE_CHARS);
+  // Hidden first: a cut through the key would leave half of it.
+  const message = hide(error.message).slice(0, MESSAGE_CHARS);
   const tooLong =
     error.param === 'input_tokens' || /maximum context length|greater than max_model_len/.test(message);
   if (status === 400 && tooLong) return new RolloutFailure('too-long', message, status);

@@ -145,13 +145,22 @@ function replicasOf(
   }));
 }
 
-/** The key of the configured servers; undefined where they want none. UserError when its variable is not set. */
+/**
+ * The key of the configured servers; undefined where they want none. UserError when its variable is not set, or
+ * holds what no header can carry.
+ */
 export function endpointKey({ endpoint }: Pick<Config, 'endpoint'>): string | undefined {
   const name = endpoint.kind === 'vllm' ? endpoint.apiKeyEnv : undefined;
   if (name === undefined) return undefined;
   const key = process.env[name];
   if (!key)
     throw new UserError('is not set', `environment variable ${name}`, 'set it to the key of the servers');
+  if (!/^[\x21-\x7e]+$/.test(key))
+    throw new UserError(
+      'holds a blank, a line break or a character beyond ASCII, which no key of a server has',
+      `environment variable ${name}`,
+      'set it to the key alone (a file with Windows line ends leaves one at its end)',
+    );
   return key;
 }
 
