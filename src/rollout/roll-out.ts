@@ -3,6 +3,7 @@
  * exactly one result. What a member samples depends on (seed, purpose, step, query, member, attempt, call)
  * only, never on timing.
  */
+import { allOrStop } from '../base/all-or-stop.ts';
 import { messageOf, UserError } from '../base/errors.ts';
 import { streamSeed } from '../base/random.ts';
 import type { Episode } from '../env/episode.ts';
@@ -170,9 +171,9 @@ export function rollOutGroup(
   firstMember = 0,
   signal?: AbortSignal,
 ): Promise<RolloutResult[]> {
-  return Promise.all(
+  return allOrStop(signal, (stop) =>
     Array.from({ length: size }, (_, i) =>
-      rollOut(context, query, policy, sampling, { purpose: 'train', step, member: firstMember + i }, signal),
+      rollOut(context, query, policy, sampling, { purpose: 'train', step, member: firstMember + i }, stop),
     ),
   );
 }

@@ -6,6 +6,7 @@
  * published, steps t + 1 … t + d are under way or done and step t + 1 + d begins: never more than d + 1 at once,
  * and of no more than d + 1 versions. With d = 0 a step begins when it is wanted: on-policy.
  */
+import { setMaxListeners } from 'node:events';
 import type { PolicyVersion } from '../rollout/roll-out.ts';
 import type { Progress } from './checkpoint.ts';
 import type { SampledStep } from './sample-step.ts';
@@ -30,18 +31,17 @@ export interface Ahead {
 }
 
 export function sampleAhead({ depth, lastStep, questionsPerStep, sample }: AheadOptions): Ahead {
-  const stop = new AbortController();
-  const started = new Map<number, Promise<SampledStep>>();
+  const started = new Map<number, { sampled: Promise<SampledStep>; stop: AbortController }>();
 
-  async function begin(step: number, progress: Progress): Promise<SampledStep> {
+  async function begin(step: number, progress: Progress, signal: AbortSignal): Promise<SampledStep> {
     const policies = policiesInUse(progress);
     const policy = policies[Math.max(0, policies.length - 1 - depth + (step - 1 - progress.step))]!;
-    const before = questionsPerStep === null ? started.get(step - 1) : undefined;
+    const before = questionsPerStep === null ? started.get(step - 1)?.sampled : undefined;
     const cursor = before
       ? (await before).cursor
       : progress.cursor + (step - 1 - progress.step) * (questionsPerStep ?? 0);
-    stop.signal.throwIfAborted();
-    return sample(step, policy, cursor, stop.signal);
+    signal.throwIfAborted();
+    return sample(step, policy, cursor, signal);
   }
 
   return {
@@ -49,21 +49,24 @@ export function sampleAhead({ depth, lastStep, questionsPerStep, sample }: Ahead
       const upTo = Math.min(progress.step + 1 + depth, lastStep);
       for (let step = progress.step + 1; step <= upTo; step++) {
         if (started.has(step)) continue;
-        const sampled = begin(step, progress);
+        // One a step: every call of the step hangs on it, and would on one for the whole run to its end.
+        const stop = new AbortController();
+        setMaxListeners(0, stop.signal);
+        const sampled = begin(step, progress, stop.signal);
         // Whoever takes the step hears of it; until then, and for a step that nobody takes, it is no crash.
         sampled.catch(() => {});
-        started.set(step, sampled);
+        started.set(step, { sampled, stop });
       }
     },
     take(step) {
-      const sampled = started.get(step);
-      if (!sampled) throw new Error(`step ${step} was not started, or was taken already`);
+      const found = started.get(step);
+      if (!found) throw new Error(`step ${step} was not started, or was taken already`);
       started.delete(step);
-      return sampled;
+      return found.sampled;
     },
     async close() {
-      stop.abort(new Error('the steps ahead were given up'));
-      await Promise.allSettled(started.values());
+      for (const { stop } of started.values()) stop.abort(new Error('the steps ahead were given up'));
+      await Promise.allSettled([...started.values()].map(({ sampled }) => sampled));
     },
   };
 }

@@ -1,4 +1,5 @@
 /** Sampling of one step: which questions are drawn, their groups, and replacements for groups that teach nothing. */
+import { allOrStop } from '../base/all-or-stop.ts';
 import { stream } from '../base/random.ts';
 import type { Query } from '../env/types.ts';
 import type { RolloutPool } from '../rollout/pool/pool.ts';
@@ -43,7 +44,8 @@ export interface SampledStep {
 /**
  * Samples the step's groups, and up to `refill` more while some of them teach nothing. A question that is
  * drawn again within the step (few questions, or the end of an epoch) gets a group of its own, whose members
- * are numbered on. Rejects when `signal` fires before all is there.
+ * are numbered on. Rejects when a group does, or `signal` fires, and nothing is under way
+ * then.
  */
 export async function sampleStep(
   pool: RolloutPool,
@@ -62,19 +64,12 @@ export async function sampleStep(
   while (wanted > 0) {
     const drawn = drawQueries(queries, config.seed, out.cursor, wanted);
     out.cursor += wanted;
-    const results = await Promise.all(
+    const results = await allOrStop(signal, (stop) =>
       drawn.map((query) => {
-        const first = membersOf.get(query.id) ?? 0;
-        membersOf.set(query.id, first + config.groupSize);
         const size = config.groupSize;
-        return pool.rollOutGroup({
-          query,
-          policy,
-          step,
-          size,
-          firstMember: first,
-          ...(signal && { signal }),
-        });
+        const first = membersOf.get(query.id) ?? 0;
+        membersOf.set(query.id, first + size);
+        return pool.rollOutGroup({ query, policy, step, size, firstMember: first, signal: stop });
       }),
     );
     for (const group of results) {
