@@ -1,11 +1,11 @@
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { UserError } from '../../src/base/errors.ts';
 import { readAnnouncement } from '../../src/rollout/pool/redis-worker.ts';
-import { writeResult } from '../../src/rollout/pool/results.ts';
+import { resultPath, writeResult } from '../../src/rollout/pool/results.ts';
 import { rollOutOnce } from '../../src/rollout/roll-out.ts';
 import { RolloutFailure } from '../../src/rollout/rollout-failure.ts';
 import {
@@ -13,6 +13,7 @@ import {
   createStage,
   groupsBy,
   POLICY,
+  performWith,
   QUERIES,
   SAMPLING,
   type Stage,
@@ -149,6 +150,22 @@ describe.skipIf(!hasRedis)('groups by workers', () => {
     expect(results.map((r) => r.kind === 'ok' && r.trajectory.timings.first)).toEqual([1, 1, 1, 0]);
     // The count is of the whole life of the run in this Redis.
     expect(await pool.counts()).toMatchObject({ ok: 4, duplicates: 3 });
+  });
+
+  it('whose result is gone as soon as it was written are damaged, and made anew', async () => {
+    const pool = await stage.pool();
+    const results = join(stage.folder, 'results');
+    await stage.worker(undefined, {
+      perform: async (job, signal) => {
+        if (job.attempt === 0) {
+          mkdirSync(join(results, 'step-000001'), { recursive: true });
+          symlinkSync(join(stage.folder, 'none'), join(results, resultPath(job)));
+        }
+        return performWith(contextOf())(job, signal);
+      },
+    });
+    expect(kinds(await pool.rollOutGroup(group()))).toEqual(['ok', 'ok', 'ok', 'ok']);
+    expect(await pool.counts()).toMatchObject({ ok: 4, failedAttempts: 4 });
   });
 
   it('never have more than groupsAhead under way, and as many when there is work', async () => {

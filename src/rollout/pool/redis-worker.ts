@@ -26,7 +26,7 @@ import {
   type Servers,
 } from './job.ts';
 import { tellErrors, withDeadline } from './redis-connection.ts';
-import { DamagedResult, type ResultReference, readResult, writeResult } from './results.ts';
+import { DamagedResult, type ResultReference, readResult, resultPath, writeResult } from './results.ts';
 
 export interface WorkerOptions {
   redis: Redis;
@@ -203,7 +203,10 @@ async function runJob(
     );
     const { first } = await writeResult(resultsDir, job, trajectory);
     if (!first) await redis.hincrby(countsKey(prefix, run), 'duplicates', 1);
-    return (await readResult(resultsDir, job))!.reference;
+    const kept = await readResult(resultsDir, job);
+    // A link that leads nowhere, or a step whose results the trainer has removed meanwhile.
+    if (!kept) throw new DamagedResult(`${resultPath(job)}: is not there after it was written`);
+    return kept.reference;
   } catch (error) {
     if (error instanceof DamagedResult) throw new UnrecoverableError(`damaged-result: ${error.message}`);
     const { mayHeal, text } = jobFailure(error);
