@@ -18,6 +18,8 @@ beforeAll(() => void execFileSync(process.execPath, ['scripts/ensure-ready.mjs']
 
 const train = (dir: string, ...flags: string[]): ChildProcess =>
   startRun(dir, ['train.steps=6', 'train.evalEvery=3'], ...flags);
+const trainAhead = (dir: string, ...flags: string[]): ChildProcess =>
+  startRun(dir, ['train.steps=6', 'train.evalEvery=3', 'train.maxStaleness=1'], ...flags);
 
 async function finish(child: ChildProcess): Promise<void> {
   let errors = '';
@@ -60,5 +62,22 @@ describe('a run that is killed and resumed', () => {
       expect(adapterBytes(broken, version).equals(adapterBytes(whole, version))).toBe(true);
     expect(metricsOf(broken)).toEqual(metricsOf(whole));
     expect(summaryOf(broken)).toEqual(summaryOf(whole));
+  });
+
+  it('also when steps are sampled ahead, by versions that are served again', {
+    timeout: 300_000,
+  }, async () => {
+    const whole = join(scratch, 'whole-ahead');
+    await finish(trainAhead(whole));
+    const broken = join(scratch, 'broken-ahead');
+    await killOnce(trainAhead(broken), () => newestCheckpoint(broken) >= 3);
+    expect(isFinished(broken)).toBe(false);
+    await finish(trainAhead(broken, '--resume'));
+    for (const version of [3, 4, 6])
+      expect(adapterBytes(broken, version).equals(adapterBytes(whole, version))).toBe(true);
+    expect(metricsOf(broken)).toEqual(metricsOf(whole));
+    expect(summaryOf(broken)).toEqual(summaryOf(whole));
+    const ages = metricsOf(whole).flatMap((line) => line['policy/stalenessMax'] ?? []);
+    expect(ages).toEqual([0, 1, 1, 1, 1, 1]);
   });
 });

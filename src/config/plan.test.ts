@@ -132,5 +132,8 @@ test('what is allowed but hardly meant is said', () => {
   expect(configWarnings(config('loss.kind=reinforce', 'loss.epochs=2'))[0]).toMatch(/reinforce/);
   expect(configWarnings(config('rollout.topP=0.9', 'loss.importance.mode=none'))[0]).toMatch(/likelier/);
   expect(configWarnings(config('rollout.topK=5', 'loss.importance.level=token'))[0]).toMatch(/mass.*alarm/);
+  expect(configWarnings(config('train.maxStaleness=1'))).toEqual([]);
+  const servers = 'endpoint={kind: vllm, replicas: [{url: "http://gpu:8000"}]}';
+  expect(configWarnings(config('train.maxStaleness=1', servers))[0]).toMatch(/3 adapters.*--max-loras/);
   expect(configWarnings(config(), { trainQueries: 5 })[0]).toMatch(/5 training questions/);
 });

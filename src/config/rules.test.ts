@@ -99,6 +99,12 @@ describe('rules across fields', () => {
       /must be left out where retrain.redis.url is given/,
     ],
     [
+      'older samples without correction',
+      ['train.maxStaleness=1', 'loss.importance.mode=none'],
+      'loss.importance.mode',
+      /must be mask or truncate with train.maxStaleness above 0/,
+    ],
+    [
       'one server twice',
       ['endpoint={kind: vllm, replicas: [{url: "http://gpu:8000"}, {url: "http://gpu:8000/v1/"}]}'],
       'endpoint.replicas',

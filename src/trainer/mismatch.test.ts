@@ -1,7 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import { UserError } from '../base/errors.ts';
 import { stream } from '../base/random.ts';
-import { limitsUnder, type MismatchLimits, measureMismatch, mismatchAlarms } from './mismatch.ts';
+import {
+  limitsUnder,
+  limitsWhenStale,
+  type MismatchLimits,
+  measureMismatch,
+  mismatchAlarms,
+} from './mismatch.ts';
 import { UnusableSample, updateOnSamples } from './policy-update.ts';
 import { createTableLearner, freshState, tableAdapter } from './test-support.ts';
 import { configOf, newRun, play, type Run } from './test-support-loop.ts';
@@ -160,6 +166,14 @@ describe('in a run', () => {
     );
     expect(streaks(run)).toEqual([0, 1, 2, 3]);
     expect(run.kept.map(({ progress }) => [progress.step, progress.alarmsInARow])).toEqual([[2, 1]]);
+  });
+
+  it('of an older version only what the correction leaves out is judged', () => {
+    const mismatch = { mean: 2, max: 9, k1: 1, k3: 4, chiSquare: 5 };
+    const told = (maskedFraction: number, mean = 2) =>
+      mismatchAlarms({ mismatch: { ...mismatch, mean }, maskedFraction }, limitsWhenStale(limits)).length;
+    expect([told(0.5), told(0.6), told(0.5, Number.NaN)]).toEqual([0, 1, 1]);
+    expect(limitsWhenStale(limits).stopAfter).toBe(3);
   });
 
   it('a good step between starts the count anew; null never ends it', async () => {

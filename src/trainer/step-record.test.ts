@@ -47,6 +47,16 @@ test('the series of a step, by hand', () => {
   });
 });
 
+test('staleness has its series only where steps are sampled ahead', () => {
+  const names = ['rollout/stale', 'policy/staleness', 'policy/stalenessMax'] as const;
+  const of = (staleness: StepOutcome['staleness']) => {
+    const values = stepMetrics({ ...outcome, staleness });
+    return names.map((name) => values[name]);
+  };
+  expect(of(null)).toEqual([undefined, undefined, undefined]);
+  expect(of({ mean: 0.5, max: 1, dropped: 3 })).toEqual([3, 0.5, 1]);
+});
+
 test('a step without any rollout has figures too', () => {
   const nothing = { ...outcome, sampled: { ...outcome.sampled, groups: [[], []] } };
   expect(stepMetrics(nothing)).toMatchObject({ 'reward/mean': 0, 'reward/std': 0, 'tokens/sampled': 0 });
