@@ -225,10 +225,7 @@ const train = z.strictObject({
   checkpointEvery: count.default(10),
   /** Checkpoints kept beside the best one. */
   keep: count.default(2),
-  /**
-   * Steps that are sampled while an earlier one is learnt, each by the policy so many versions back; 0: on-policy.
-   * The embedded server keeps 16 adapters.
-   */
+  /** Steps that are sampled while an earlier one is learnt (`trainer/ahead.ts`); 0: on-policy. */
   maxStaleness: z.number().int().min(0).max(8).default(0),
 });
 
