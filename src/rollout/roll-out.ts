@@ -159,7 +159,8 @@ export async function rollOut(
 
 /**
  * The group of a query: `size` members side by side, in member order. `firstMember`: above 0 when the step
- * has a group of this question already, since a member's number names its streams.
+ * has a group of this question already, since a member's number names its streams. Rejects when a member does, or
+ * `signal` fires, and the others have ended.
  */
 export function rollOutGroup(
   context: RolloutContext,

@@ -1,34 +1,26 @@
 /** The loop with `train.maxStaleness` above 0: rollouts of later steps run while the learner works. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { stream } from '../base/random.ts';
-import { RolloutFailure } from '../rollout/endpoint.ts';
-import type { Checkpoint } from './checkpoint.ts';
-import { type StepOutcome, trainLoop } from './loop.ts';
-import { publish, publishAgain } from './publish.ts';
-import { begin, configOf, keptSteps, newRun, play, type Run, recallOf } from './test-support-loop.ts';
-import { ledgerOf } from './test-support-rollout.ts';
+import type { StepOutcome } from './loop.ts';
+import { publishAgain } from './publish.ts';
+import {
+  begin,
+  configAhead,
+  failOnUnhandled,
+  keptSteps,
+  newRun,
+  play,
+  type Run,
+  recallOf,
+  timeless,
+} from './test-support-loop.ts';
 
-const configAhead = (steps: number, maxStaleness: number, change: Parameters<typeof configOf>[1] = {}) =>
-  configOf(steps, { ...change, train: { maxStaleness, ...change.train } });
-const timeless = ({ seconds: _, sampled, ...outcome }: StepOutcome) => ({
-  ...outcome,
-  sampled: { ...sampled, groups: sampled.groups.map((g) => g.map((t) => ({ ...t, timings: {} }))) },
-});
 const versionsOf = ({ sampled }: StepOutcome): number[] => [
   ...new Set(sampled.groups.flat().map(({ policyVersion }) => policyVersion)),
 ];
 
-const unhandled = vi.fn();
-beforeEach(() => {
-  unhandled.mockClear();
-  process.on('unhandledRejection', unhandled);
-});
-afterEach(async () => {
-  await sleep(0);
-  process.off('unhandledRejection', unhandled);
-  expect(unhandled).not.toHaveBeenCalled();
-});
+failOnUnhandled();
 
 describe('sampling ahead', () => {
   it('learns from samples of versions so many steps back, corrected by their own log-probabilities', async () => {
@@ -39,9 +31,10 @@ describe('sampling ahead', () => {
       expect(recallOf(run).at(-1)).toBeGreaterThan(0.8);
       let left = [0];
       let drift = 0;
-      for (const { step, sampled, update, staleness, ...outcome } of run.outcomes) {
+      for (const outcome of run.outcomes) {
+        const { step, update, staleness } = outcome;
         const by = left[Math.max(0, step - 1 - depth)]!;
-        expect(versionsOf({ step, sampled, update, staleness, ...outcome })).toEqual([by]);
+        expect(versionsOf(outcome)).toEqual([by]);
         const age = new Set(left.filter((version) => version > by)).size;
         expect(staleness).toEqual({ mean: age, max: age, dropped: 0 });
         if (update) {
@@ -59,11 +52,11 @@ describe('sampling ahead', () => {
 
   it('runs while the learner works: a learner that waits for the next steps to be sampled is not held up', async () => {
     const depth = 2;
-    let asked = new Map<string, number>();
+    let asked = 0;
     let most = 0;
     const run: Run = newRun(configAhead(8, depth, { train: { evalEvery: 8 } }), {
-      script: async ({ model, temperature }) => {
-        if (temperature > 0) asked.set(model, (asked.get(model) ?? 0) + 1);
+      script: async ({ temperature }) => {
+        if (temperature > 0) asked++;
         most = Math.max(most, run.endpoint.resident().length);
         return undefined;
       },
@@ -71,15 +64,13 @@ describe('sampling ahead', () => {
     const { update } = run.learner;
     const counted: number[] = [];
     run.learner.update = async (rate) => {
-      const all = (): number => [...asked.values()].reduce((a, b) => a + b, 0);
       const step = run.outcomes.length + 1;
       const wanted = 24 * Math.min(8, step + depth);
-      while (all() < wanted) await sleep(1);
+      while (asked < wanted) await sleep(1);
       await sleep(5);
-      counted.push(all());
+      counted.push(asked);
       return update(rate);
     };
-    asked = new Map();
     await play(run);
     // Never more than so many steps ahead of the one that is learnt.
     expect(counted).toEqual([1, 2, 3, 4, 5, 6, 7, 8].map((step) => 24 * Math.min(8, step + depth)));
@@ -131,112 +122,16 @@ describe('sampling ahead', () => {
         return update(rate);
       };
       const end = await play(run);
-      results.push([run.outcomes.map(timeless), run.evaluations, { ...end, seconds: 0 }]);
-      results.at(-1)!.push(await run.learner.state());
+      const state = await run.learner.state();
+      results.push({
+        outcomes: run.outcomes.map(timeless),
+        evaluations: run.evaluations,
+        end: { ...end, seconds: 0 },
+        state,
+      });
     }
     expect(results[1]).toEqual(results[0]);
     expect(results[2]).toEqual(results[0]);
-  });
-});
-
-describe('a run that is stopped', () => {
-  it('and resumed on an empty endpoint is the run that was not, bit for bit', async () => {
-    for (const [depth, refill] of [
-      [1, 0],
-      [1, 2],
-      [3, 0],
-      [3, 2],
-    ] as const) {
-      // Step 3 has nothing to teach, so that a version is used for longer.
-      const lesson = (step: number): number => (step === 3 ? 1 : 0);
-      const stepOf = new Map<object, number>();
-      const config = configAhead(8, depth, {
-        train: { evalEvery: 3, checkpointEvery: 50 },
-        optimizer: { learningRate: 0.1, warmupSteps: 2, schedule: 'cosine' },
-        advantage: { refill },
-      });
-      const label = `${depth}-${refill}`;
-      const start = (folder: string, stopAfter: number, learner?: Checkpoint['learner']): Run => {
-        const run = newRun(config, {
-          folder,
-          ...(learner && { start: learner }),
-          parts: ({ outcomes, controller }) => ({
-            onStep: async (outcome) => {
-              outcomes.push(outcome);
-              if (outcome.step === stopAfter) controller.abort();
-            },
-          }),
-        });
-        const { rollOutGroup } = run.parts.pool;
-        run.parts.pool.rollOutGroup = async (request) => {
-          const results = await rollOutGroup(request);
-          for (const result of results)
-            if (result.kind === 'ok' && lesson(request.step)) result.trajectory.ledger = ledgerOf(1);
-          return results;
-        };
-        stepOf.set(run, 0);
-        return run;
-      };
-      const whole = start(`whole-${label}`, 99);
-      const end = await play(whole);
-      expect(whole.outcomes[2]!.update).toBe(null);
-      for (const stopAfter of [1, 2, 3, 4, 6]) {
-        const folder = `cut-${label}-${stopAfter}`;
-        const cut = start(folder, stopAfter);
-        expect((await play(cut)).step).toBe(stopAfter);
-        const found = cut.kept.at(-1)!;
-        const rest = start(folder, 99, found.learner);
-        const { progress } = found;
-        const before = progress.earlier!.filter(({ model }) => model !== progress.policy.model);
-        await publishAgain(rest.parts.target, before);
-        const policy = await publish(
-          rest.parts.target,
-          rest.learner,
-          found.learner.adapter,
-          progress.policy.version,
-        );
-        expect(policy).toEqual(progress.policy);
-        const resumed = await trainLoop(rest.parts, progress);
-        expect(await rest.learner.state()).toEqual(await whole.learner.state());
-        expect({ ...resumed, seconds: 0 }).toEqual({ ...end, seconds: 0 });
-        expect([...cut.outcomes, ...rest.outcomes].map(timeless)).toEqual(whole.outcomes.map(timeless));
-        expect([...cut.evaluations, ...rest.evaluations]).toEqual(whole.evaluations);
-      }
-    }
-  });
-
-  it('gives up the rollouts ahead: no call after its end, none made to wait for', async () => {
-    let underWay = 0;
-    const run: Run = newRun(configAhead(9, 2), {
-      parts: ({ outcomes, controller }) => ({
-        onStep: async (outcome) => {
-          outcomes.push(outcome);
-          if (outcome.step === 2) controller.abort();
-        },
-      }),
-    });
-    const { complete } = run.parts.context.endpoint;
-    run.parts.context.endpoint.complete = async (call) => {
-      underWay++;
-      try {
-        // The steps after the second never end by themselves; as an endpoint does, the call ends by its signal.
-        if (call.temperature > 0 && run.outcomes.length >= 1 && call.model !== 'run-v0')
-          await new Promise((_, reject) => {
-            const stop = (): void => reject(new RolloutFailure('cancelled', 'the call was given up'));
-            if (call.signal!.aborted) stop();
-            call.signal!.addEventListener('abort', stop);
-          });
-        return await complete(call);
-      } finally {
-        underWay--;
-      }
-    };
-    expect((await play(run)).step).toBe(2);
-    expect(keptSteps(run)).toEqual([2]);
-    expect(underWay).toBe(0);
-    const calls = run.endpoint.log.length;
-    await sleep(10);
-    expect(run.endpoint.log.length).toBe(calls);
   });
 });
 

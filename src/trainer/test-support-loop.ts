@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach } from 'vitest';
+import { afterEach, beforeEach, expect, vi } from 'vitest';
 import { type Config, configSchema } from '../config/schema.ts';
 import type { Query } from '../env/types.ts';
 import type { PolicyEvaluation } from '../eval/evaluate-policy.ts';
@@ -149,3 +149,25 @@ export async function begin(run: Run): Promise<Progress> {
 export const play = async (run: Run): Promise<Progress> => trainLoop(run.parts, await begin(run));
 export const keptSteps = ({ kept }: Run): number[] => kept.map(({ progress }) => progress.step);
 export const recallOf = ({ evaluations }: Run): number[] => evaluations.map(({ recall }) => recall);
+/** A configuration whose steps are sampled ahead. */
+export const configAhead = (steps: number, maxStaleness: number, change: Sections = {}): Config =>
+  configOf(steps, { ...change, train: { maxStaleness, ...change.train } });
+/** A step without what a clock says. */
+export const timeless = ({ seconds: _, sampled, ...outcome }: StepOutcome) => ({
+  ...outcome,
+  sampled: { ...sampled, groups: sampled.groups.map((g) => g.map((t) => ({ ...t, timings: {} }))) },
+});
+
+/** Each test of the file fails when a promise was rejected that nobody listened to. */
+export function failOnUnhandled(): void {
+  const unhandled = vi.fn();
+  beforeEach(() => {
+    unhandled.mockClear();
+    process.on('unhandledRejection', unhandled);
+  });
+  afterEach(async () => {
+    await new Promise(setImmediate);
+    process.off('unhandledRejection', unhandled);
+    expect(unhandled).not.toHaveBeenCalled();
+  });
+}
