@@ -28,7 +28,6 @@ it.each(['keep-old', 'drop-replica'] as const)('%s: 15 publications, no wrong po
   expect(isSound(tally)).toBe(true);
   const { everywhere, withoutSome, keptOld } = tally.publications;
   expect(everywhere + withoutSome + keptOld).toBe(15);
-  expect(everywhere).toBeGreaterThan(0);
   expect(Object.keys(tally.faults).length).toBeGreaterThan(5);
   expect(tally.rollouts.accepted).toBeGreaterThan(50);
 });

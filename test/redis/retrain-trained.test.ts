@@ -76,16 +76,14 @@ describe.skipIf(!hasRedis)('jobs on the tiny model, fired by their pattern', () 
     const settings = [
       `run.dir=${join(scratch, 'runs')}`,
       `data.train=${lines('train.jsonl', 0, 3, 'train.jsonl')}`,
-      `data.validation=${lines('validation.jsonl', 0, 12, 'validation.jsonl')}`,
+      `data.validation=${lines('validation.jsonl', 0, 40, 'validation.jsonl')}`,
       `retrain.inbox=${join(scratch, 'inbox')}`,
       `retrain.registry=${join(scratch, 'champions')}`,
       `retrain.redis.url=${server.url}`,
       'retrain.minNewPairs=1',
-      // A dozen questions are too few for an interval.
-      'retrain.promote.rule=mean-above',
       'sft.share=1',
       'sft.rolloutsPerQuery=1',
-      'sft.epochs=6',
+      'sft.epochs=4',
       'rollout.queriesPerStep=3',
       'rollout.groupSize=4',
       'optimizer.warmupSteps=0',
@@ -102,7 +100,7 @@ describe.skipIf(!hasRedis)('jobs on the tiny model, fired by their pattern', () 
       redis: await openRedis({ url: server.url, prefix: 'lexpo' }, { withinMs: 10_000, say: () => {} }),
       prefix: 'lexpo',
     };
-    lines('train.jsonl', 24, 50, 'inbox/a.jsonl');
+    lines('train.jsonl', 24, 90, 'inbox/a.jsonl');
     await setSchedule(store, useful, { cron: CRON, tz: 'UTC' });
 
     // Killed when the first step of the training run is a checkpoint.
@@ -136,7 +134,7 @@ describe.skipIf(!hasRedis)('jobs on the tiny model, fired by their pattern', () 
     try {
       await until(() => ends().length === 1);
       const [first] = ends();
-      expect(first).toMatchObject({ kind: 'promoted', before: null, pairs: { train: 26, refused: 0 } });
+      expect(first).toMatchObject({ kind: 'promoted', before: null, pairs: { train: 66, refused: 0 } });
       expect(runs()).toHaveLength(1);
       expect(told).toContain(`going on with ${runs()[0]}, at: train`);
       expect(told).toContain(`resuming ${runs()[0]} after step 1`);
@@ -150,7 +148,7 @@ describe.skipIf(!hasRedis)('jobs on the tiny model, fired by their pattern', () 
       await setSchedule(store, ruinous, { cron: CRON, tz: 'UTC' });
       // Jobs of the first schedule that still wait must not take these pairs.
       await sleep(2_500);
-      lines('train.jsonl', 60, 63, 'inbox/b.jsonl');
+      lines('train.jsonl', 100, 103, 'inbox/b.jsonl');
       await until(() => ends().length === 2);
       expect(ends()[1]).toMatchObject({ kind: 'refused', before: champion, after: champion });
       expect(ends()[1]!.figures!.challenger).toBeLessThan(ends()[1]!.figures!.champion);
