@@ -20,9 +20,9 @@ import { openRedis } from '../src/rollout/pool/redis-connection.ts';
 import { openRedisPool, type RedisPool } from '../src/rollout/pool/redis-pool.ts';
 import { rollOutOnce } from '../src/rollout/roll-out.ts';
 import type { Trajectory } from '../src/rollout/trajectory.ts';
+import { createEnvironment } from '../src/trainer/environment.ts';
 import { resultsDir, runFacts } from '../src/trainer/pool.ts';
 import {
-  createSearch,
   type Data,
   loadData,
   loadModel,
@@ -112,7 +112,7 @@ async function rollOutAll(pool: RedisPool, data: Data, step: number): Promise<Tr
 /** CPU of one rollout after the other within this process, and the longest time that it held the event loop. */
 async function ownCost(config: Config, data: Data, model: Model, stub: Stub) {
   const endpoint = createEndpoint({ baseUrl: stub.url, deadlineMs: 10_000, maxConcurrent: 4 });
-  const context = rolloutContext(config, model, createSearch(config, data.corpus), endpoint);
+  const context = rolloutContext(config, model, createEnvironment(config, data), endpoint);
   const sampling = trainSampling(config);
   const play = async (count: number): Promise<number> => {
     let calls = 0;

@@ -16,15 +16,9 @@ import { createScreen } from '../../src/report/progress.ts';
 import { inProcessPool } from '../../src/rollout/pool/pool.ts';
 import { createLearner } from '../../src/trainer/create-learner.ts';
 import { assignCredit } from '../../src/trainer/credit.ts';
+import { createEnvironment } from '../../src/trainer/environment.ts';
 import { startPolicyService } from '../../src/trainer/policy-service.ts';
-import {
-  createSearch,
-  ensureModel,
-  loadData,
-  probeIds,
-  rolloutContext,
-  trainSampling,
-} from '../../src/trainer/prepare.ts';
+import { ensureModel, loadData, probeIds, rolloutContext, trainSampling } from '../../src/trainer/prepare.ts';
 import { PROOF_TOLERANCE } from '../../src/trainer/publish.ts';
 import { sampleStep } from '../../src/trainer/sample-step.ts';
 import { loraSpec, startRun, startState } from '../../src/trainer/start-run.ts';
@@ -81,7 +75,7 @@ async function record(config: Config, folder: string, adapterFolder: string) {
   const screen = createScreen(process.stdout, () => performance.now());
   const data = await loadData(config);
   const model = await ensureModel(config, data, screen.print);
-  const search = createSearch(config, data.corpus);
+  const environment = createEnvironment(config, data);
   const learner = await createLearner(
     config.learner,
     {
@@ -115,9 +109,9 @@ async function record(config: Config, folder: string, adapterFolder: string) {
         probeIds: ids,
       };
       const { signal } = new AbortController();
-      const start = await startRun({ config, data, model, search, learner, target, screen, signal });
+      const start = await startRun({ config, data, model, environment, learner, target, screen, signal });
       await writeAdapter(adapterFolder, (await learner.state()).adapter, { baseModel: config.model.path });
-      const context = rolloutContext(config, model, search, replicas);
+      const context = rolloutContext(config, model, environment, replicas);
       const { refill, ...advantage } = config.advantage;
       const credit = { ...advantage, minGroup: config.rollout.minGroup };
       const { groups } = await sampleStep(

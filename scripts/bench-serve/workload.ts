@@ -9,9 +9,8 @@ import { stream } from '../../src/base/random.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import { writeAdapter } from '../../src/engine/peft.ts';
 import { randomAdapter, tinyModel } from '../../src/engine/test-support.ts';
-import { demonstrate } from '../../src/env/malr/demonstrate.ts';
-import { mineTerms } from '../../src/env/terms.ts';
-import { createSearch, loadData, loadModel, malrConfig } from '../../src/trainer/prepare.ts';
+import { createEnvironment } from '../../src/trainer/environment.ts';
+import { loadData, loadModel } from '../../src/trainer/prepare.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const TOKENIZER_FILES = ['tokenizer.json', 'tokenizer_config.json', 'generation_config.json'];
@@ -60,13 +59,7 @@ export async function promptsOf({ folder, config: name, prompts, newTokens }: Su
   const model = loadModel(folder);
   const random = stream(1, 'bench-serve');
   const questions = random.shuffle(data.train).slice(0, prompts);
-  const calls = await demonstrate(questions, createSearch(config, data.corpus).tools, {
-    config: malrConfig(config),
-    articles: data.corpus.byId,
-    terms: mineTerms(data.corpus.articles),
-    rollouts: 1,
-    seed: 1,
-  });
+  const calls = await createEnvironment(config, data).demonstrate(questions, { rollouts: 1, seed: 1 });
   const rendered = calls.map(({ messages }) => model.renderPrompt(messages));
   const fitting = rendered.filter((ids) => ids.length + newTokens <= model.config.maxPositions);
   const distinct = [...new Map(fitting.map((ids) => [ids.join(), ids])).values()];

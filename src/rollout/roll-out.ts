@@ -41,7 +41,8 @@ export interface RolloutContext {
   renderPrompt(messages: Message[]): number[];
   stopTokenIds: number[];
   runEpisode(query: Query, policy: Policy): Promise<Episode>;
-  score(episode: Episode, query: Query): Ledger;
+  /** Rejects with a RolloutFailure when something that judges fails. */
+  score(episode: Episode, query: Query): Ledger | Promise<Ledger>;
   /** Milliseconds, monotonic. */
   now(): number;
 }
@@ -124,7 +125,7 @@ export async function rollOutOnce(
     rounds: episode.rounds,
     pool: episode.pool,
     termination: episode.termination,
-    ledger: context.score(episode, query),
+    ledger: await context.score(episode, query),
     advantage: null,
     dropReason: null,
     timings: { rolloutMs: Math.round(context.now() - started) },

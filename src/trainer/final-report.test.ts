@@ -3,8 +3,9 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { corpusOf } from '../env/corpus.ts';
 import type { Query } from '../env/types.ts';
+import { createEnvironment } from './environment.ts';
 import { type ReportInput, reportRun, singlePass } from './final-report.ts';
-import { createSearch, type Model } from './prepare.ts';
+import type { Model } from './prepare.ts';
 import { runFolder, writeEvaluation } from './run-folder.ts';
 import { configOf, newRun, play, root, train, validation } from './test-support-loop.ts';
 
@@ -24,11 +25,11 @@ async function finishedRun(steps: number, change: object): Promise<ReportInput> 
   });
   const end = await play(run);
   const data = { corpus, train: seen, validation };
-  const search = createSearch(config, corpus);
-  const baseline = singlePass(search, validation, config);
+  const environment = createEnvironment(config, { corpus });
+  const baseline = singlePass(environment, validation, config);
   const { context, signal } = run.parts;
   const { replicas } = run;
-  return { config, data, model: {} as Model, search, context, replicas, folder, end, baseline, signal };
+  return { config, data, model: {} as Model, environment, context, replicas, folder, end, baseline, signal };
 }
 
 describe('reportRun', () => {

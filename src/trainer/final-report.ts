@@ -27,15 +27,9 @@ import { type EvalFigures, evaluationTable, formatTable } from '../report/tables
 import type { Replicas } from '../rollout/replicas.ts';
 import type { PolicyVersion, RolloutContext } from '../rollout/roll-out.ts';
 import type { Progress } from './checkpoint.ts';
+import { createEnvironment, type Environment } from './environment.ts';
 import type { Model } from './prepare.ts';
-import {
-  createSearch,
-  type Data,
-  evalSampling,
-  greedySampling,
-  rolloutContext,
-  type Search,
-} from './prepare.ts';
+import { type Data, evalSampling, greedySampling, rolloutContext } from './prepare.ts';
 import { publishedAdapter } from './publish.ts';
 import { type RunFolder, readEvaluation } from './run-folder.ts';
 
@@ -43,10 +37,14 @@ import { type RunFolder, readEvaluation } from './run-folder.ts';
 const SINGLE_PASS_DEPTH = 100;
 
 /** The question searched as it is, without reranking: `ranked` holds the first 100. */
-export function singlePass(search: Search, queries: readonly Query[], config: Config): PolicyEvaluation {
+export function singlePass(
+  { retriever }: Pick<Environment, 'retriever'>,
+  queries: readonly Query[],
+  config: Config,
+): PolicyEvaluation {
   const outcomes = queries.map((query) => {
-    const scores = search.retriever.scores({ original: query.query, rewrite: query.query });
-    const ranked = topHits(search.retriever.index, scores, SINGLE_PASS_DEPTH).map(({ id }) => id);
+    const scores = retriever.scores({ original: query.query, rewrite: query.query });
+    const ranked = topHits(retriever.index, scores, SINGLE_PASS_DEPTH).map(({ id }) => id);
     return rankingOutcome(query, ranked, config.eval.k);
   });
   return summariseOutcomes(outcomes, 0);
@@ -61,8 +59,12 @@ const rankingOutcome = (query: Query, ranked: string[], k: number): QuestionOutc
 });
 
 /** The baselines that need no language model, on the held-out questions. */
-export function namedBaselines(search: Search, data: Data, config: Config): FinalReport['baselines'] {
-  return baselineRankings(search.retriever, data).map(({ name, rankings, settings }) => ({
+export function namedBaselines(
+  { retriever }: Pick<Environment, 'retriever'>,
+  data: Data,
+  config: Config,
+): FinalReport['baselines'] {
+  return baselineRankings(retriever, data).map(({ name, rankings, settings }) => ({
     name,
     settings,
     evaluation: summariseOutcomes(
@@ -106,7 +108,7 @@ export interface ReportInput {
   config: Config;
   data: Data;
   model: Model;
-  search: Search;
+  environment: Environment;
   context: RolloutContext;
   replicas: Pick<Replicas, 'hold'>;
   folder: RunFolder;
@@ -136,8 +138,8 @@ export async function reportRun(input: ReportInput): Promise<{ report: FinalRepo
 
   const sweep: FinalReport['sweep'] = [];
   for (const weight of config.eval.anchorSweep) {
-    const search = createSearch(config, data.corpus, weight, input.search);
-    const ctx = rolloutContext(config, input.model, search, context.endpoint);
+    const weighted = createEnvironment(config, data, { rewriteWeight: weight, like: input.environment });
+    const ctx = rolloutContext(config, input.model, weighted, context.endpoint);
     sweep.push({ weight, before: await evaluate(start, ctx), after: await evaluate(result, ctx) });
   }
   const many = async (policy: PolicyVersion): Promise<PolicyEvaluation[]> => {
@@ -146,7 +148,7 @@ export async function reportRun(input: ReportInput): Promise<{ report: FinalRepo
       all.push(await evaluate(policy, context, evalSampling(config), s));
     return all;
   };
-  const baselines = config.eval.baselines ? namedBaselines(input.search, data, config) : [];
+  const baselines = config.eval.baselines ? namedBaselines(input.environment, data, config) : [];
   const report: FinalReport = {
     chosenStep: chosen.step,
     adapter: join(folder.adapters, chosen.adapter),

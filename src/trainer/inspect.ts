@@ -11,17 +11,16 @@ import { type PolicyVersion, type RolloutContext, rollOutGroup } from '../rollou
 import type { RolloutResult, Trajectory } from '../rollout/trajectory.ts';
 import { proofTolerance } from './create-learner.ts';
 import { assignCredit } from './credit.ts';
+import { createEnvironment, type Environment } from './environment.ts';
 import { namedBaselines, rankingFigures, singlePass } from './final-report.ts';
 import { startPolicyService } from './policy-service.ts';
 import {
-  createSearch,
   type Data,
   ensureModel,
   greedySampling,
   loadData,
   probeIds,
   rolloutContext,
-  type Search,
   trainSampling,
 } from './prepare.ts';
 import { publishedAdapter } from './publish.ts';
@@ -36,7 +35,7 @@ export interface InspectOptions {
 
 interface Inspected {
   data: Data;
-  search: Search;
+  environment: Environment;
   context: RolloutContext;
   policy: PolicyVersion;
 }
@@ -55,7 +54,7 @@ async function withPolicy<T>(
   const data = await loadData(config);
   const model = await ensureModel(config, data, log);
   if (adapter !== null) checkAdapterFits(readAdapter(adapter), model.config, adapter);
-  const search = createSearch(config, data.corpus);
+  const environment = createEnvironment(config, data);
   const folder = adapter === null ? null : resolve(adapter);
   checkShared(config, folder);
   const service = await startPolicyService(config, model, {
@@ -68,9 +67,9 @@ async function withPolicy<T>(
   });
   try {
     if (folder !== null) await service.replicas.hold(publishedAdapter(folder));
-    const context = rolloutContext(config, model, search, service.replicas);
+    const context = rolloutContext(config, model, environment, service.replicas);
     const name = folder === null ? service.baseModel : basename(folder);
-    return await use({ data, search, context, policy: { version: 0, model: name } });
+    return await use({ data, environment, context, policy: { version: 0, model: name } });
   } finally {
     await service.close();
   }
@@ -94,9 +93,9 @@ export function evaluateAdapter(
   options: InspectOptions & { baselines: boolean },
 ): Promise<{ name: string; figures: EvalFigures }[]> {
   const { config } = options;
-  return withPolicy(options, async ({ data, search, context, policy }) => [
-    { name: 'single-pass', figures: rankingFigures(singlePass(search, data.validation, config)) },
-    ...(options.baselines ? namedBaselines(search, data, config) : []).map(({ name, evaluation }) => ({
+  return withPolicy(options, async ({ data, environment, context, policy }) => [
+    { name: 'single-pass', figures: rankingFigures(singlePass(environment, data.validation, config)) },
+    ...(options.baselines ? namedBaselines(environment, data, config) : []).map(({ name, evaluation }) => ({
       name,
       figures: rankingFigures(evaluation),
     })),

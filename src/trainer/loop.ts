@@ -21,10 +21,11 @@ import type { Checkpoint, Progress } from './checkpoint.ts';
 import { treeLimits } from './create-learner.ts';
 import { assignCredit, type CreditConfig } from './credit.ts';
 import type { Learner } from './learner/learner.ts';
+import { rewardConfig } from './malr-environment.ts';
 import { limitsUnder, limitsWhenStale, mismatchAlarms } from './mismatch.ts';
 import { learningRateAt } from './optimizer.ts';
 import { type UpdateStats, updatePolicy } from './policy-update.ts';
-import { greedySampling, rewardConfig } from './prepare.ts';
+import { greedySampling } from './prepare.ts';
 import { type PublishTarget, publish } from './publish.ts';
 import { type SampledStep, sampleStep } from './sample-step.ts';
 

@@ -6,17 +6,8 @@ import { shortHash } from '../base/hash.ts';
 import type { Config } from '../config/schema.ts';
 import { type DecoderConfig, readDecoderConfig } from '../engine/model-config.ts';
 import { type Corpus, loadCorpus } from '../env/corpus.ts';
-import type { Episode } from '../env/episode.ts';
-import type { MalrConfig } from '../env/malr/config.ts';
-import { type MalrTools, runEpisode } from '../env/malr/episode.ts';
 import { loadQueries, wordsOf } from '../env/queries.ts';
-import { type Bm25Retriever, createBm25Retriever } from '../env/retrieval/bm25.ts';
-import { topHits } from '../env/retrieval/bm25-index.ts';
-import { createLexicalReranker } from '../env/retrieval/lexical-rerank.ts';
-import { rankPool } from '../env/retrieval/rank-pool.ts';
 import type { Message, Query } from '../env/types.ts';
-import type { RewardConfig } from '../reward/config.ts';
-import { type RetrievalFacts, scoreEpisode } from '../reward/ledger.ts';
 import {
   endOfTurn,
   loadChatTemplate,
@@ -27,6 +18,7 @@ import type { Endpoint } from '../rollout/endpoint.ts';
 import type { RolloutContext, Sampling } from '../rollout/roll-out.ts';
 import { loadTokenizer, type TextTokenizer } from '../rollout/tokenizer.ts';
 import { buildBaseModel } from './build-base-model.ts';
+import type { Environment } from './environment.ts';
 import { sharedSettings } from './same-run.ts';
 
 export interface Data {
@@ -51,16 +43,6 @@ export interface Model {
 export function configHash(config: Config, { corpus, train, validation }: Data, weights: string): string {
   return shortHash([[...sharedSettings(config)], corpus.hash, train, validation, weights]);
 }
-
-export const malrConfig = ({ env, retrieval }: Config): MalrConfig => {
-  const { kind: _, ...malr } = env;
-  return { ...malr, topK: retrieval.topK, keep: retrieval.keep };
-};
-
-export const rewardConfig = ({ reward }: Config): RewardConfig => {
-  const { recallAt, credit: _, ...weights } = reward;
-  return { recallAt, weights };
-};
 
 /** Sampling as in training, for episodes that nothing is learnt from. */
 export const evalSampling = ({ rollout }: Config): Sampling => ({
@@ -163,74 +145,27 @@ export function loadModel(folder: string, kwargs: TemplateKwargs = {}): Model {
   };
 }
 
-export interface Search {
-  retriever: Bm25Retriever;
-  tools: MalrTools;
-}
-
-/** Retriever, reranker and pool ranking of a configuration; `rewriteWeight` overrides the anchor's. */
-export function createSearch(
-  config: Config,
-  corpus: Corpus,
-  rewriteWeight?: number,
-  shared?: Search,
-): Search {
-  const { k1, b, anchor, rerank } = config.retrieval;
-  const weights = { ...anchor, ...(rewriteWeight === undefined ? {} : { rewrite: rewriteWeight }) };
-  const retriever = createBm25Retriever(corpus, { k1, b, anchor: weights }, shared?.retriever.index);
-  const reranker = createLexicalReranker(corpus, retriever.index, { alpha: rerank.alpha });
-  return {
-    retriever,
-    tools: {
-      retriever,
-      reranker,
-      article: (id) => corpus.byId.get(id),
-      rankPool: (searches) => rankPool(searches),
-    },
-  };
-}
-
 /** Ids of a fixed prompt that every proof of publication is asked on: the start of the first held-out question. */
 export function probeIds(model: Pick<Model, 'renderPrompt'>, data: Pick<Data, 'validation'>): number[] {
   const messages = [{ role: 'user' as const, content: data.validation[0]!.query }];
   return model.renderPrompt(messages).slice(0, 48);
 }
 
-/** The rollout context of a run over these tools. */
+/** The rollout context of a run in this environment. */
 export function rolloutContext(
   config: Config,
   model: Model,
-  search: Search,
+  { runEpisode, score }: Environment,
   endpoint: Pick<Endpoint, 'complete'>,
 ): RolloutContext {
-  const malr = malrConfig(config);
-  const reward = rewardConfig(config);
-  const { retriever } = search;
-  const facts = (episode: Episode, query: Query): RetrievalFacts => {
-    const request = (rewrite: string) => ({ original: query.query, rewrite });
-    const { marginal, searchRank } = reward.weights;
-    const out: RetrievalFacts = {};
-    if (marginal !== 0) {
-      const hits = topHits(retriever.index, retriever.scores(request(query.query)), config.retrieval.keep);
-      out.originalIds = hits.map(({ id }) => id);
-    }
-    if (searchRank !== 0) {
-      const searched = [...new Set(episode.rounds.flatMap(({ queries }) => queries))];
-      const ranks = searched.map((text) => retriever.ranksOf(request(text), query.gold));
-      out.goldRanks = query.gold.map((_, g) =>
-        ranks.length === 0 ? null : Math.min(...ranks.map((of) => of[g]!)) - 1,
-      );
-    }
-    return out;
-  };
   return {
     runId: config.run.name,
     seed: config.run.seed,
     endpoint,
     renderPrompt: model.renderPrompt,
     stopTokenIds: model.config.eosTokenIds,
-    runEpisode: (query, policy) => runEpisode(query, search.tools, policy, malr),
-    score: (episode, query) => scoreEpisode(episode, query.gold, reward, facts(episode, query)),
+    runEpisode,
+    score,
     now: () => performance.now(),
   };
 }

@@ -20,21 +20,14 @@ import {
   writeCheckpoint,
 } from './checkpoint.ts';
 import { createLearner, proofTolerance } from './create-learner.ts';
+import { createEnvironment } from './environment.ts';
 import { rankingFigures, reportRun, singlePass } from './final-report.ts';
 import { type LoopParts, trainLoop } from './loop.ts';
 import { freeMemory, memoryText, memoryWarnings, peakMemory, planMemory } from './memory-plan.ts';
 import { type Monitor, openMonitor, watchedPool } from './monitor.ts';
 import { startPolicyService } from './policy-service.ts';
 import { openPool, type TrainerPool } from './pool.ts';
-import {
-  configHash,
-  createSearch,
-  dataWarnings,
-  ensureModel,
-  loadData,
-  probeIds,
-  rolloutContext,
-} from './prepare.ts';
+import { configHash, dataWarnings, ensureModel, loadData, probeIds, rolloutContext } from './prepare.ts';
 import { publish, publishAgain } from './publish.ts';
 import { type RunFolder, runFolder, writeConfig, writeEvaluation, writeTrajectories } from './run-folder.ts';
 import { writeRunInputs } from './run-inputs.ts';
@@ -106,7 +99,7 @@ async function trainAndReport(
   screen.print(`memory: ${memoryText(memory)}`);
   for (const warning of memoryWarnings(memory, freeMemory(), config.learner.kind))
     screen.print(`note: ${warning}`);
-  const search = createSearch(config, data.corpus);
+  const environment = createEnvironment(config, data);
   const started = performance.now();
   const monitor = await openMonitor({ config, role: 'trainer', now: Date.now, say: screen.print });
   const learner = await createLearner(
@@ -146,9 +139,9 @@ async function trainAndReport(
         baseModel: config.model.path,
         probeIds: ids,
       };
-      const baseline = singlePass(search, data.validation, config);
-      const start: StartParts = { config, data, model, search, learner, target, screen, signal };
-      const context = rolloutContext(config, model, search, replicas);
+      const baseline = singlePass(environment, data.validation, config);
+      const start: StartParts = { config, data, model, environment, learner, target, screen, signal };
+      const context = rolloutContext(config, model, environment, replicas);
       const opened = await openPool({
         config,
         data,

@@ -8,7 +8,8 @@ import { readDecoderConfig } from '../engine/model-config.ts';
 import { initAdapter, writeAdapter } from '../engine/peft.ts';
 import { randomAdapter, tinyModel } from '../engine/test-support.ts';
 import { corpusOf } from '../env/corpus.ts';
-import { createSearch, type Model } from './prepare.ts';
+import { createEnvironment } from './environment.ts';
+import type { Model } from './prepare.ts';
 import { loraSpec, type StartParts, startRun, startState } from './start-run.ts';
 import { BASE_MODEL, createTableLearner, freshState, tableAdapter, tableModel } from './test-support.ts';
 import { createTableEndpoint, tableReplicas } from './test-support-rollout.ts';
@@ -79,7 +80,7 @@ describe('startRun', () => {
       config,
       data: { corpus, train, validation: train },
       model,
-      search: createSearch(config, corpus),
+      environment: createEnvironment(config, { corpus }),
       learner,
       target: {
         replicas: tableReplicas(endpoint),

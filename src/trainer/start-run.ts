@@ -6,14 +6,13 @@ import type { Config } from '../config/schema.ts';
 import type { DecoderConfig } from '../engine/model-config.ts';
 import { checkAdapterFits, initAdapter, readAdapter } from '../engine/peft.ts';
 import type { LoraSpec } from '../engine/types.ts';
-import { demonstrate } from '../env/malr/demonstrate.ts';
-import { mineTerms } from '../env/terms.ts';
 import type { Screen } from '../report/progress.ts';
 import type { Progress } from './checkpoint.ts';
 import { treeLimits } from './create-learner.ts';
+import type { Environment } from './environment.ts';
 import type { Learner, LearnerState } from './learner/learner.ts';
 import { createOptimizerState } from './optimizer.ts';
-import { type Data, type Model, malrConfig, type Search } from './prepare.ts';
+import type { Data, Model } from './prepare.ts';
 import { type PublishTarget, publish } from './publish.ts';
 import { demonstrationSample, warmStart } from './warm-start.ts';
 
@@ -51,7 +50,7 @@ export interface StartParts {
   config: Config;
   data: Data;
   model: Model;
-  search: Search;
+  environment: Environment;
   learner: Learner;
   target: PublishTarget;
   screen: Screen;
@@ -80,19 +79,13 @@ export async function startRun(parts: StartParts): Promise<Progress> {
 
 async function runWarmStart(
   { share, rolloutsPerQuery, epochs, tokensPerStep, learningRate }: NonNullable<Config['sft']>,
-  { config, data, model, search, learner, screen, signal }: StartParts,
+  { config, data, model, environment, learner, screen, signal }: StartParts,
 ): Promise<void> {
   const { seed } = config.run;
   const taught = stream(seed, 'warm-start', 'questions')
     .shuffle(data.train)
     .slice(0, Math.ceil(data.train.length * share));
-  const demonstrations = await demonstrate(taught, search.tools, {
-    config: malrConfig(config),
-    articles: data.corpus.byId,
-    terms: mineTerms(data.corpus.articles),
-    rollouts: rolloutsPerQuery,
-    seed,
-  });
+  const demonstrations = await environment.demonstrate(taught, { rollouts: rolloutsPerQuery, seed });
   const samples = demonstrations.map((d) =>
     demonstrationSample(d, model.renderPrompt, (text) => model.tokenizer.encode(text), model.endId),
   );

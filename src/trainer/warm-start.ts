@@ -3,7 +3,7 @@
  * the policy learns its calls. Rows of the learner with another coefficient: nothing extra.
  */
 import { stream } from '../base/random.ts';
-import type { Demonstration } from '../env/malr/demonstrate.ts';
+import type { Demonstration } from '../env/demonstration.ts';
 import type { Message } from '../env/types.ts';
 import type { Learner } from './learner/learner.ts';
 import { learningRateAt } from './optimizer.ts';

@@ -8,11 +8,12 @@ import { openRedis } from '../rollout/pool/redis-connection.ts';
 import { readAnnouncement, work } from '../rollout/pool/redis-worker.ts';
 import { spreadCalls } from '../rollout/pool/spread-calls.ts';
 import { rollOutOnce } from '../rollout/roll-out.ts';
+import { createEnvironment } from './environment.ts';
 import { type Monitor, openMonitor, watched } from './monitor.ts';
 import { endpointKey } from './policy-service.ts';
 import { resultsDir, runFacts } from './pool.ts';
 import { redisAddress } from './pool-address.ts';
-import { createSearch, loadData, loadModel, rolloutContext, trainSampling } from './prepare.ts';
+import { loadData, loadModel, rolloutContext, trainSampling } from './prepare.ts';
 
 /** Of trying to reach Redis, at the start. */
 const CONNECT_MS = 30_000;
@@ -47,7 +48,7 @@ export async function runWorker({ config, concurrency, signal, say, trace }: Wor
   const facts = runFacts(config, data, model, weightsMark(model.folder));
   const queries = new Map(data.train.map((query) => [query.id, query]));
   const sampling = trainSampling(config);
-  const search = createSearch(config, data.corpus);
+  const environment = createEnvironment(config, data);
   const redis = await openRedis(address, { withinMs: CONNECT_MS, say });
   let servers: Servers = {};
   const endpoint = spreadCalls({
@@ -67,7 +68,7 @@ export async function runWorker({ config, concurrency, signal, say, trace }: Wor
         decode: (ids) => model.tokenizer.decode(ids, { skipSpecial: true }),
       }),
   });
-  const context = rolloutContext(config, model, search, endpoint);
+  const context = rolloutContext(config, model, environment, endpoint);
   let monitor: Monitor | null = null;
   try {
     const watch = await openMonitor({ config, role: 'worker', now: Date.now, say });

@@ -6,9 +6,10 @@
  * becomes likelier as the pool covers the gold. It never ends with an empty pool.
  */
 import { type Random, stream } from '../../base/random.ts';
+import type { Demonstration } from '../demonstration.ts';
 import { lawKind, lawOf } from '../law-name.ts';
 import type { TermTable } from '../terms.ts';
-import type { Article, Message, Policy, Query, Reranker } from '../types.ts';
+import type { Article, Policy, Query, Reranker } from '../types.ts';
 import { type Action, offeredActions } from './agents.ts';
 import type { MalrConfig } from './config.ts';
 import {
@@ -33,15 +34,6 @@ export interface PlayerCall {
   round: number;
   /** Articles found so far. */
   pool: ReadonlySet<string>;
-}
-
-/** One call of one demonstration episode: the prompt as the policy sees it, and a good answer. */
-export interface Demonstration {
-  queryId: string;
-  role: string;
-  round: number;
-  messages: Message[];
-  text: string;
 }
 
 /**

@@ -1,0 +1,46 @@
+/**
+ * What a policy acts in, as the trainer sees it: episodes, their reward, and demonstrations of them. LegalMALR
+ * and Legal-R1 differ in this alone; rollouts, learner, publishing and loop are the same for both.
+ */
+import type { Config } from '../config/schema.ts';
+import type { Corpus } from '../env/corpus.ts';
+import type { Demonstration } from '../env/demonstration.ts';
+import type { Episode } from '../env/episode.ts';
+import type { Bm25Retriever } from '../env/retrieval/bm25.ts';
+import type { Policy, Query } from '../env/types.ts';
+import type { Ledger } from '../reward/ledger-schema.ts';
+import { malrEnvironment } from './malr-environment.ts';
+
+export interface Environment {
+  /** The first stage over the corpus; a question searched as it stands is what every policy is held against. */
+  retriever: Bm25Retriever;
+  /** Rejects when the policy or a tool fails: such an episode has no result. */
+  runEpisode(query: Query, policy: Policy): Promise<Episode>;
+  /** Rejects with a RolloutFailure when something that judges fails: never a reward of 0 for that. */
+  score(episode: Episode, query: Query): Promise<Ledger>;
+  /** Every call of `rollouts` episodes for each question, played by a teacher. The same seed gives the same. */
+  demonstrate(
+    queries: readonly Query[],
+    options: { rollouts: number; seed: number },
+  ): Promise<Demonstration[]>;
+}
+
+export interface EnvironmentData {
+  corpus: Corpus;
+}
+
+export interface EnvironmentOptions {
+  /** Instead of the anchor's: weight of the rewrite's terms in a search. */
+  rewriteWeight?: number;
+  /** Another environment over the same corpus, whose index is taken. */
+  like?: Pick<Environment, 'retriever'>;
+}
+
+/** The environment that the configuration names. */
+export function createEnvironment(
+  config: Config,
+  data: EnvironmentData,
+  options: EnvironmentOptions = {},
+): Environment {
+  return malrEnvironment(config, data, options);
+}
