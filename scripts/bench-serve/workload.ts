@@ -60,7 +60,7 @@ export async function promptsOf({ folder, config: name, prompts, newTokens }: Su
   const random = stream(1, 'bench-serve');
   const questions = random.shuffle(data.train).slice(0, prompts);
   const calls = await createEnvironment(config, data).demonstrate(questions, { rollouts: 1, seed: 1 });
-  const rendered = calls.map(({ messages }) => model.renderPrompt(messages));
+  const rendered = calls.flatMap((one) => one.calls).map(({ messages }) => model.renderPrompt(messages));
   const fitting = rendered.filter((ids) => ids.length + newTokens <= model.config.maxPositions);
   const distinct = [...new Map(fitting.map((ids) => [ids.join(), ids])).values()];
   return random.shuffle(distinct).slice(0, prompts);

@@ -4,7 +4,7 @@
  */
 import type { Config } from '../config/schema.ts';
 import type { Corpus } from '../env/corpus.ts';
-import type { Demonstration } from '../env/demonstration.ts';
+import type { DemonstratedEpisode } from '../env/demonstration.ts';
 import type { Episode } from '../env/episode.ts';
 import type { Bm25Retriever } from '../env/retrieval/bm25.ts';
 import type { Policy, Query } from '../env/types.ts';
@@ -18,11 +18,13 @@ export interface Environment {
   runEpisode(query: Query, policy: Policy): Promise<Episode>;
   /** Rejects with a RolloutFailure when something that judges fails: never a reward of 0 for that. */
   score(episode: Episode, query: Query): Promise<Ledger>;
-  /** Every call of `rollouts` episodes for each question, played by a teacher. The same seed gives the same. */
+  /** `rollouts` episodes for each question by a teacher that knows the gold. The same seed gives the same. */
   demonstrate(
     queries: readonly Query[],
     options: { rollouts: number; seed: number },
-  ): Promise<Demonstration[]>;
+  ): Promise<DemonstratedEpisode[]>;
+  /** How right an episode's result is, in [0, 1], read from its ledger: what demonstrations are chosen by. */
+  worth(ledger: Ledger): number;
 }
 
 export interface EnvironmentData {

@@ -52,6 +52,7 @@ export function malrEnvironment(
         terms: mineTerms(corpus.articles),
         ...options,
       }),
+    worth: ({ terms }) => terms.find(({ name }) => name === 'recall')!.raw,
   };
 }
 

@@ -86,7 +86,9 @@ async function runWarmStart(
     .shuffle(data.train)
     .slice(0, Math.ceil(data.train.length * share));
   const demonstrations = await environment.demonstrate(taught, { rollouts: rolloutsPerQuery, seed });
-  const samples = demonstrations.map((d) =>
+  const samples = demonstrations
+    .flatMap(({ calls }) => calls)
+    .map((d) =>
     demonstrationSample(d, model.renderPrompt, (text) => model.tokenizer.encode(text), model.endId),
   );
   const { maxTreeTokens } = config.learner;

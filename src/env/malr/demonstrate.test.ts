@@ -210,9 +210,11 @@ describe('demonstrate', () => {
   };
 
   it('gives every call of valid episodes, and the same for the same seed', async () => {
-    const calls = await demonstrate([query], tools, options);
-    expect(await demonstrate([query], tools, options)).toEqual(calls);
-    expect(await demonstrate([query], tools, { ...options, seed: 6 })).not.toEqual(calls);
+    const played = await demonstrate([query], tools, options);
+    expect(await demonstrate([query], tools, options)).toEqual(played);
+    expect(await demonstrate([query], tools, { ...options, seed: 6 })).not.toEqual(played);
+    expect(played.map(({ rollout }) => rollout)).toEqual(played.map((_, i) => i));
+    const calls = played.flatMap((one) => one.calls);
     expect(new Set(calls.map(({ role }) => role)).size).toBe(6);
     for (const { role, round, messages, text } of calls) {
       expect(messages.map((message) => message.role)).toEqual(['system', 'user']);

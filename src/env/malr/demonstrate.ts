@@ -6,10 +6,10 @@
  * becomes likelier as the pool covers the gold. It never ends with an empty pool.
  */
 import { type Random, stream } from '../../base/random.ts';
-import type { Demonstration } from '../demonstration.ts';
+import { type DemonstratedEpisode, recordedPolicy } from '../demonstration.ts';
 import { lawKind, lawOf } from '../law-name.ts';
 import type { TermTable } from '../terms.ts';
-import type { Article, Policy, Query, Reranker } from '../types.ts';
+import type { Article, Query, Reranker } from '../types.ts';
 import { type Action, offeredActions } from './agents.ts';
 import type { MalrConfig } from './config.ts';
 import {
@@ -129,31 +129,28 @@ export interface DemonstrateOptions {
 }
 
 /**
- * Plays `rollouts` episodes for each question and gives every call of them, in order of question, rollout
- * and call. The same seed gives the same demonstrations.
+ * Plays `rollouts` episodes for each question, in order of question and rollout. The same seed gives the same
+ * demonstrations.
  */
 export async function demonstrate(
   queries: readonly Query[],
   tools: MalrTools,
   options: DemonstrateOptions,
-): Promise<Demonstration[]> {
+): Promise<DemonstratedEpisode[]> {
   const source = targetSource(options.articles, options.terms);
   const offered = offeredActions(options.config);
-  const demonstrations: Demonstration[] = [];
+  const played: DemonstratedEpisode[] = [];
   for (const query of queries) {
     for (let rollout = 0; rollout < options.rollouts; rollout++) {
       const random = stream(options.seed, 'demonstrate', query.id, rollout);
       const player = demonstrationPolicy({ query, source, random, offered });
       const { reranker, pool } = watchPool(tools.reranker);
-      const policy: Policy = async ({ role, round, messages }) => {
-        const text = player({ role, round, pool });
-        demonstrations.push({ queryId: query.id, role, round, messages, text });
-        return { promptIds: [], outputIds: [], logprobs: [], temperature: 1, finishReason: 'stop', text };
-      };
-      await runEpisode(query, { ...tools, reranker }, policy, options.config);
+      const { policy, calls } = recordedPolicy(query.id, ({ role, round }) => player({ role, round, pool }));
+      const episode = await runEpisode(query, { ...tools, reranker }, policy, options.config);
+      played.push({ queryId: query.id, rollout, calls, episode });
     }
   }
-  return demonstrations;
+  return played;
 }
 
 /** The reranker, and the set of all articles that it has kept so far. */
