@@ -195,6 +195,24 @@ describe('train', () => {
       expect(readdirSync(run).sort()).toEqual(['adapters', 'config.json']);
     }
   });
+
+  test('servers that do not answer leave no run, and take none away', async () => {
+    const runs = join(folder, 'down');
+    const away = '{kind: vllm, replicas: [{url: "http://127.0.0.1:1"}], logprobs: processed}';
+    const sets = [`run.dir=${runs}`, 'run.name=down', `endpoint=${away}`, 'learner.threads=1'];
+    const args = ['configs/quickstart.yaml', ...sets.flatMap((set) => ['--set', set])];
+    for (const flags of [[], ['--resume'], []]) {
+      const { code, err } = await lexpo('train', ...args, ...flags);
+      expect(code).toBe(1);
+      expect(err).toContain('does not answer');
+      expect(existsSync(join(runs, 'down'))).toBe(false);
+    }
+    mkdirSync(join(runs, 'down', 'adapters', 'down-v3'), { recursive: true });
+    const earlier = { run: {}, model: {}, data: {}, rollout: {}, train: {} };
+    writeFileSync(join(runs, 'down', 'config.json'), JSON.stringify(earlier));
+    expect((await lexpo('train', ...args, '--fresh')).err).toContain('does not answer');
+    expect(readdirSync(join(runs, 'down', 'adapters'))).toEqual(['down-v3']);
+  });
 });
 
 describe('eval and rollout', () => {

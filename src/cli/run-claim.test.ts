@@ -10,7 +10,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { beforeEach, expect, test } from 'vitest';
 import { claimRun } from './run-claim.ts';
 
@@ -54,9 +54,46 @@ test('--fresh empties a run of ours, but only once the run begins; --resume leav
   expect(readdirSync(root)).toEqual([]);
 });
 
-test('--resume of nothing is an error that leaves nothing', () => {
-  expect(() => claimRun(root, RESUME)).toThrow(/no run to go on with.*\n.*without --resume/);
+test('--resume of nothing begins a run, since what restarts containers gives it always; it leaves nothing', () => {
+  const { earlier, release } = claimRun(root, RESUME);
+  expect(earlier).toBe(false);
+  release();
   expect(existsSync(root)).toBe(false);
+  earlierRun(CONFIG);
+  const again = claimRun(root, RESUME);
+  expect(again.earlier).toBe(true);
+  again.release();
+});
+
+test('a start that failed before it began leaves no earlier run', () => {
+  // The folder of adapters is there before the servers are asked, and a probe may lie in it.
+  const first = claimRun(root, PLAIN);
+  mkdirSync(join(root, 'adapters', 'demo-probe-0123abcd'), { recursive: true });
+  first.release();
+  expect(existsSync(root)).toBe(false);
+  mkdirSync(join(root, 'adapters'), { recursive: true });
+  claimRun(root, PLAIN).release();
+  expect(readdirSync(root)).toEqual(['adapters']);
+});
+
+test('the log is no run, wherever it lies, and is never removed', () => {
+  for (const log of [join(root, 'log.jsonl'), join(root, 'logs', 'deep', 'log.jsonl')]) {
+    mkdirSync(dirname(log), { recursive: true });
+    writeFileSync(log, 'line');
+    claimRun(root, { ...PLAIN, log }).release();
+    writeFileSync(join(root, 'config.json'), CONFIG);
+    expect(() => claimRun(root, { ...PLAIN, log })).toThrow(/earlier run/);
+    const { begin, release } = claimRun(root, { ...FRESH, log });
+    begin();
+    release();
+    expect(existsSync(join(root, 'config.json'))).toBe(false);
+    expect(readFileSync(log, 'utf8')).toBe('line');
+    rmSync(root, { recursive: true });
+  }
+  // What lies beside it is somebody's.
+  mkdirSync(join(root, 'logs'), { recursive: true });
+  writeFileSync(join(root, 'logs', 'notes.txt'), 'mine');
+  expect(() => claimRun(root, { ...PLAIN, log: join(root, 'logs', 'log.jsonl') })).toThrow(/earlier run/);
 });
 
 test('half-written files of a killed process are no earlier run, and go when the next one begins', () => {
@@ -133,7 +170,9 @@ test('what a killed doctor left is no earlier run; anything beside it is', () =>
   mkdirSync(join(root, 'results'));
   writeFileSync(join(root, 'results', '.doctor-lq2x9k'), '');
   claimRun(root, PLAIN).release();
-  expect(() => claimRun(root, RESUME)).toThrow(/no run to go on with/);
+  const resumed = claimRun(root, RESUME);
+  expect(resumed.earlier).toBe(false);
+  resumed.release();
   for (const name of ['demo-v0', 'demo-doctor-v0', 'other-doctor-lq2x9k-v0']) {
     mkdirSync(join(adapters, name));
     expect(() => claimRun(root, PLAIN)).toThrow(/earlier run/);

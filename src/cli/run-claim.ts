@@ -10,7 +10,7 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs';
-import { basename, join } from 'node:path';
+import { basename, join, resolve, sep } from 'node:path';
 import { isTemporary, writeError } from '../base/atomic-write.ts';
 import { UserError } from '../base/errors.ts';
 import { HEARTBEAT_MS, isAlive, openHeartbeat, placeOf, STALE_MS, silenceOf } from '../base/lock-file.ts';
@@ -18,15 +18,19 @@ import { HEARTBEAT_MS, isAlive, openHeartbeat, placeOf, STALE_MS, silenceOf } fr
 export interface ClaimOptions {
   resume: boolean;
   fresh: boolean;
+  /** A file that is no part of the run, wherever it lies: the log that is being written. */
+  log?: string | undefined;
 }
 
 export interface RunClaim {
+  /** There is something that `resume` goes on with. */
+  earlier: boolean;
   /**
    * Removes what is not to stay: the earlier run under `fresh`, and what a killed process had half written.
    * To be called when everything that the user gave has proved readable, and not before.
    */
   begin(): void;
-  /** Frees the folder; one that was made for the claim and is still empty goes. */
+  /** Frees the folder; one that was made for the claim and still holds nothing of a run goes. */
   release(): void;
 }
 
@@ -39,28 +43,28 @@ export const runHolder = (root: string): string | null => holderOf(join(root, LO
  * Takes the run folder `root`, making it where it is absent, for this process alone.
  *
  * A folder that already holds something needs `resume`, or `fresh`, which removes the content, and does so
- * only where `config.json` shows that it is a run of ours. A folder in use by a living process is refused,
- * and so is one of another machine, or container, until it has been silent for a minute.
+ * only where `config.json` shows that it is a run of ours. With `resume` an absent or empty folder is taken too:
+ * what starts again whatever ends (a container, a service) gives it always. A folder in use by a living process is
+ * refused, and so is one of another machine, or container, until it has been silent for a minute.
  */
 export function claimRun(root: string, options: ClaimOptions): RunClaim {
   if (options.resume && options.fresh)
     throw new UserError('--resume and --fresh exclude each other', root, 'give one of them');
   checkContent(root, options);
-  const release = lock(root);
+  const release = lock(root, options);
   try {
     // Another process may have come and gone since.
     checkContent(root, options);
+    const earlier = options.resume && contentOf(root, options.log).length > 0;
+    return { earlier, begin: () => clean(root, options), release };
   } catch (error) {
     release();
     throw error;
   }
-  return { begin: () => clean(root, options), release };
 }
 
-function checkContent(root: string, { resume, fresh }: ClaimOptions): void {
-  const content = contentOf(root);
-  if (content.length === 0 && resume)
-    throw new UserError('holds no run to go on with', root, 'start it without --resume');
+function checkContent(root: string, { resume, fresh, log }: ClaimOptions): void {
+  const content = contentOf(root, log);
   if (content.length > 0 && !resume && !fresh)
     throw new UserError(
       'holds an earlier run',
@@ -75,11 +79,23 @@ function checkContent(root: string, { resume, fresh }: ClaimOptions): void {
     );
 }
 
-/** What is in the folder besides our own lock, half-written files, and what a killed `lexpo doctor` left. */
-function contentOf(root: string): string[] {
+/**
+ * What is in the folder besides our own lock, the log, half-written files, and what a killed `lexpo doctor` or a
+ * start that failed left.
+ */
+function contentOf(root: string, log?: string): string[] {
+  const away = log === undefined ? null : resolve(log);
+  const isLog = (path: string): boolean =>
+    away !== null &&
+    (path === away ||
+      (away.startsWith(`${path}${sep}`) && readdirSync(path).every((name) => isLog(join(path, name)))));
   try {
     return readdirSync(root).filter(
-      (name) => !name.startsWith(LOCK) && !isTemporary(name) && !isLeftByDoctor(root, name),
+      (name) =>
+        !name.startsWith(LOCK) &&
+        !isTemporary(name) &&
+        !isLeftByDoctor(root, name) &&
+        !isLog(join(resolve(root), name)),
     );
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
@@ -109,19 +125,21 @@ function isRun(root: string): boolean {
   }
 }
 
-function clean(root: string, { fresh }: ClaimOptions): void {
+function clean(root: string, { fresh, log }: ClaimOptions): void {
   try {
     const names = readdirSync(root, { recursive: true, encoding: 'utf8' });
     const half = names.filter((name) => isTemporary(basename(name)));
     // What says that the folder is ours goes last: a removal that is cut off can be repeated.
-    const whole = fresh ? [...contentOf(root).filter((name) => name !== 'config.json'), 'config.json'] : [];
+    const whole = fresh
+      ? [...contentOf(root, log).filter((name) => name !== 'config.json'), 'config.json']
+      : [];
     for (const name of [...half, ...whole]) rmSync(join(root, name), { recursive: true, force: true });
   } catch (error) {
     throw writeError(error, root);
   }
 }
 
-function lock(root: string): () => void {
+function lock(root: string, { log }: ClaimOptions): () => void {
   const path = join(root, LOCK);
   let made: string | undefined;
   try {
@@ -145,11 +163,19 @@ function lock(root: string): () => void {
   return () => {
     clearInterval(timer);
     heart.close();
+    if (made !== undefined) removeUnused(root, log);
     // Somebody may have taken it while this process was asleep.
     if (existsSync(path) && readFileSync(path, 'utf8') === content()) rmSync(path, { force: true });
     if (made === undefined || readdirSync(root).length > 0) return;
     rmdirSync(root);
   };
+}
+
+/** What a start that failed left in a folder that it made, where there is no run in it. */
+function removeUnused(root: string, log: string | undefined): void {
+  if (contentOf(root, log).length > 0) return;
+  for (const name of readdirSync(root))
+    if (isTemporary(name) || isLeftByDoctor(root, name)) rmSync(join(root, name), { recursive: true });
 }
 
 /** What our lock says: the process, and where its number means that. */

@@ -24,9 +24,10 @@ export async function train(file: string, options: TrainOptions, streams: Stream
   }
   const { runFolder } = await import('../trainer/run-folder.ts');
   const { root } = runFolder(config);
-  const { begin, release } = claimRun(root, {
+  const { earlier, begin, release } = claimRun(root, {
     resume: options.resume ?? false,
     fresh: options.fresh ?? false,
+    log: config.log?.file,
   });
   const screen = openOrRelease(() => openLog(config, streams.stdout, 'trainer').screen, release);
   const interrupt = onInterrupt((name) =>
@@ -36,7 +37,8 @@ export async function train(file: string, options: TrainOptions, streams: Stream
     for (const warning of configWarnings(config)) screen.print(`note: ${warning}`);
     const { runTraining } = await import('../trainer/run.ts');
     const { signal } = interrupt;
-    const end = await runTraining({ config, resume: options.resume ?? false, signal, screen, begin });
+    if (options.resume && !earlier) screen.print(`note: ${root} holds no run to go on with: starting one`);
+    const end = await runTraining({ config, resume: earlier, signal, screen, begin });
     if (end === 'interrupted') return interrupt.exitCode() ?? 0;
     screen.print(`everything is in ${root}`);
     return 0;

@@ -42,7 +42,10 @@ export interface RunOptions {
   /** Fires when the run should end early, at the next point where something whole is kept. */
   signal: AbortSignal;
   screen: Screen;
-  /** Called once, when all that was given has been read and opened, and before anything is written. */
+  /**
+   * Called once, when all that was given has been read and opened, servers and Redis too, and before anything is
+   * written that stays.
+   */
   begin(): void;
 }
 
@@ -117,9 +120,6 @@ async function trainAndReport(
     throw error;
   });
   try {
-    begin();
-    await writeConfig(folder, config);
-    await writeRunInputs(folder.root, config, data, baseWeights);
     await mkdir(folder.adapters, { recursive: true });
     const ids = probeIds(model, data);
     const service = await startPolicyService(config, model, {
@@ -155,6 +155,11 @@ async function trainAndReport(
       });
       const pool = watchedPool(opened, monitor, context.now);
       try {
+        begin();
+        // An earlier run's is gone by now.
+        await mkdir(folder.adapters, { recursive: true });
+        await writeConfig(folder, config);
+        await writeRunInputs(folder.root, config, data, baseWeights);
         const parts: RunParts = {
           ...start,
           context,
