@@ -32,7 +32,7 @@ export async function schedule(file: string, options: ScheduleCliOptions, stream
     );
   const { withRetrain } = await import('../trainer/retrain/run-config.ts');
   const config = withRetrain(loadConfig(file, options));
-  const { redisAddress } = await import('../trainer/pool-address.ts');
+  const { redisAddress } = await import('../trainer/redis-address.ts');
   const { openRedis } = await import('../rollout/pool/redis-connection.ts');
   const schedules = await import('../trainer/retrain/schedule.ts');
   const screen = createScreen(streams.stdout, () => performance.now());

@@ -6,7 +6,7 @@ import type { Config } from '../config/schema.ts';
 import { openRedis, type RedisAddress, withDeadline } from '../rollout/pool/redis-connection.ts';
 import { parseAdapterName } from '../trainer/adapter-name.ts';
 import { endpointKey } from '../trainer/policy-service.ts';
-import { redisAddress } from '../trainer/pool-address.ts';
+import { redisAddress } from '../trainer/redis-address.ts';
 import { recordLine } from '../trainer/retrain/history-text.ts';
 import { currentChampion, readHistory, registryAt } from '../trainer/retrain/registry.ts';
 import { listSchedules } from '../trainer/retrain/schedule.ts';
@@ -52,7 +52,7 @@ export async function status(
 }
 
 /** `now`: milliseconds since 1970. */
-export async function readStatus(config: Config, now: number): Promise<Status> {
+async function readStatus(config: Config, now: number): Promise<Status> {
   const run = readRun(config, now);
   const { name } = config.run;
   let problem: string | null = null;

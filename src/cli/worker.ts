@@ -1,6 +1,6 @@
 /** `lexpo worker`: rollouts for a trainer, until it is interrupted. */
 import { loadConfig } from '../config/load.ts';
-import { runWorker } from '../trainer/work.ts';
+import { runWorker } from '../trainer/run-worker.ts';
 import { onInterrupt } from './interrupt.ts';
 import { openLog } from './log-output.ts';
 import type { Streams } from './main.ts';

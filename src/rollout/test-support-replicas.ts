@@ -4,7 +4,7 @@ import type { ServedAdapter } from './proof.ts';
 import { createReplicas, type Replicas, type ReplicasOptions, type Timer } from './replicas.ts';
 import { type FailureReason, RolloutFailure } from './rollout-failure.ts';
 
-export interface HandTimer extends Timer {
+interface HandTimer extends Timer {
   /** Runs what is due within the next `ms`, in order; lets promises settle in between. */
   advance(ms: number): Promise<void>;
 }
@@ -14,7 +14,7 @@ export async function settle(): Promise<void> {
   for (let i = 0; i < 60; i++) await Promise.resolve();
 }
 
-export function handTimer(): HandTimer {
+function handTimer(): HandTimer {
   let now = 0;
   let due: { at: number; run: () => void }[] = [];
   return {
@@ -55,7 +55,7 @@ export const adapterOf = (version: number, folder = '/here/adapters'): ServedAda
 });
 
 /** A server whose state and faults lie open. */
-export interface FakeServer {
+interface FakeServer {
   endpoint: Endpoint;
   /** Name → folder. */
   loaded: Map<string, string>;
@@ -76,7 +76,7 @@ export const fail =
     throw new RolloutFailure(reason, message, status);
   };
 
-export function fakeServer(): FakeServer {
+function fakeServer(): FakeServer {
   const loaded = new Map<string, string>();
   const log: string[] = [];
   const ask = async (kind: keyof FakeServer['faults']): Promise<void> => {

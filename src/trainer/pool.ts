@@ -10,8 +10,8 @@ import { addressName, openRedis } from '../rollout/pool/redis-connection.ts';
 import { openRedisPool, type PoolCounts, type RedisPool } from '../rollout/pool/redis-pool.ts';
 import type { Replicas } from '../rollout/replicas.ts';
 import type { RolloutContext } from '../rollout/roll-out.ts';
-import { redisAddress } from './pool-address.ts';
 import { type Data, type Model, trainSampling } from './prepare.ts';
+import { redisAddress } from './redis-address.ts';
 import { type RunFolder, runFolder } from './run-folder.ts';
 import { sharedSettings } from './same-run.ts';
 

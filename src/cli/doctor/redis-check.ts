@@ -7,7 +7,7 @@ import { UserError } from '../../base/errors.ts';
 import type { Config } from '../../config/schema.ts';
 import { addressName, openRedis, withDeadline } from '../../rollout/pool/redis-connection.ts';
 import { resultsDir } from '../../trainer/pool.ts';
-import { redisAddress } from '../../trainer/pool-address.ts';
+import { redisAddress } from '../../trainer/redis-address.ts';
 import type { Passed } from './checklist.ts';
 import { makeFolder } from './endpoint-checks.ts';
 

@@ -12,8 +12,8 @@ import { createEnvironment } from './environment.ts';
 import { type Monitor, openMonitor, watched } from './monitor.ts';
 import { endpointKey } from './policy-service.ts';
 import { resultsDir, runFacts } from './pool.ts';
-import { redisAddress } from './pool-address.ts';
 import { loadData, loadModel, rolloutContext, trainSampling } from './prepare.ts';
+import { redisAddress } from './redis-address.ts';
 
 /** Of trying to reach Redis, at the start. */
 const CONNECT_MS = 30_000;

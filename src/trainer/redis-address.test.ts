@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { pool as schema } from '../config/pool-schema.ts';
 import { configSchema } from '../config/schema.ts';
 import { addressName } from '../rollout/pool/redis-connection.ts';
-import { redisAddress } from './pool-address.ts';
+import { redisAddress } from './redis-address.ts';
 import { sharedSettings } from './same-run.ts';
 
 describe('redisAddress', () => {
