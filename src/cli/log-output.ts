@@ -1,4 +1,4 @@
-/** Where `train` and `worker` say things, as the section `log` has it. */
+/** Where commands that run for long say things, as the section `log` has it. */
 import { appendFileSync, mkdirSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
@@ -6,18 +6,28 @@ import { messageOf, UserError } from '../base/errors.ts';
 import type { Config } from '../config/schema.ts';
 import { alsoSaying, jsonSay, sayingScreen } from '../report/log.ts';
 import { createScreen, type Output, type Screen } from '../report/progress.ts';
+import { reportError } from './main.ts';
 
 export interface LogOutput {
   screen: Screen;
   /** What only structured logs hold: each rollout. */
   trace(line: string): void;
+  /** Says what ended the command, on stderr and in the log; gives its exit code. */
+  fail(error: unknown): number;
 }
 
-/** What a command says goes to `output`. UserError when `log.file` cannot be written. */
-export function openLog(config: Config, output: Output, role: 'trainer' | 'worker'): LogOutput {
+/**
+ * What a command says goes to `output`, and its end by a mistake or a fault to `errors`. UserError when `log.file`
+ * cannot be written.
+ */
+export function openLog(
+  config: Pick<Config, 'run' | 'log'>,
+  { output, errors }: { output: Output; errors: Output },
+  role: 'trainer' | 'worker' | 'retrain' | 'schedule',
+): LogOutput {
   const about = {
     run: config.run.name,
-    worker: role === 'trainer' ? 'trainer' : `${hostname()}-${process.pid}`,
+    worker: role === 'worker' ? `${hostname()}-${process.pid}` : role,
   };
   const { format = 'text', file } = config.log ?? {};
   const toOutput = jsonSay((line) => void output.write(line), Date.now, about);
@@ -29,6 +39,18 @@ export function openLog(config: Config, output: Output, role: 'trainer' | 'worke
     trace(line) {
       if (format === 'json') toOutput(line);
       toFile?.(line);
+    },
+    fail(error) {
+      const toErrors = jsonSay((line) => void errors.write(line), Date.now, about);
+      return reportError(error, {
+        write(text: string): boolean {
+          if (format === 'json') toErrors(text);
+          else errors.write(text);
+          // When the file is what failed, the error is told above.
+          if (!(error instanceof UserError && error.where === file)) toFile?.(text);
+          return true;
+        },
+      });
     },
   };
 }

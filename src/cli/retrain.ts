@@ -3,8 +3,8 @@ import { hostname } from 'node:os';
 import { UserError } from '../base/errors.ts';
 import { loadConfig } from '../config/load.ts';
 import { configWarnings } from '../config/plan.ts';
-import { createScreen } from '../report/progress.ts';
 import { onInterrupt } from './interrupt.ts';
+import { openLog } from './log-output.ts';
 import type { Streams } from './main.ts';
 
 export interface RetrainCliOptions {
@@ -40,7 +40,8 @@ export async function retrainCommand(
     streams.stdout.write(`${recordLine(await rollBack(folder, to, about))}\n`);
     return 0;
   }
-  const screen = createScreen(streams.stdout, () => performance.now());
+  const to = { output: streams.stdout, errors: streams.stderr };
+  const { screen, fail } = openLog(config, to, 'retrain');
   const interrupt = onInterrupt((name) =>
     screen.print(`${name}: stopping at the next whole point; once more ends at once`),
   );
@@ -60,6 +61,8 @@ export async function retrainCommand(
       throw new UserError(end.record.why, folder, 'wait for that job; the history says skipped');
     screen.print(recordLine(end.record));
     return 0;
+  } catch (error) {
+    return fail(error);
   } finally {
     interrupt.stop();
   }

@@ -50,6 +50,8 @@ export const runHolder = (root: string): string | null => holderOf(join(root, LO
 export function claimRun(root: string, options: ClaimOptions): RunClaim {
   if (options.resume && options.fresh)
     throw new UserError('--resume and --fresh exclude each other', root, 'give one of them');
+  const holder = runHolder(root);
+  if (holder !== null) throw inUse(root, holder);
   checkContent(root, options);
   const release = lock(root, options);
   try {
@@ -62,6 +64,13 @@ export function claimRun(root: string, options: ClaimOptions): RunClaim {
     throw error;
   }
 }
+
+const inUse = (root: string, holder: string): UserError =>
+  new UserError(
+    `is in use by ${holder}`,
+    root,
+    `wait for it, or choose another run.name; if it was killed on another machine, wait a minute, or remove ${join(root, LOCK)}`,
+  );
 
 function checkContent(root: string, { resume, fresh, log }: ClaimOptions): void {
   const content = contentOf(root, log);
@@ -146,12 +155,7 @@ function lock(root: string, { log }: ClaimOptions): () => void {
     made = mkdirSync(root, { recursive: true });
     while (!create(path)) {
       const holder = holderOf(path);
-      if (holder !== null)
-        throw new UserError(
-          `is in use by ${holder}`,
-          root,
-          `wait for it, or choose another run.name; if it was killed on another machine, wait a minute, or remove ${path}`,
-        );
+      if (holder !== null) throw inUse(root, holder);
       takeAway(path);
     }
   } catch (error) {

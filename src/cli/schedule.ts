@@ -1,9 +1,11 @@
 /** `lexpo schedule`: retraining by the clock. */
 import { UserError } from '../base/errors.ts';
 import { loadConfig } from '../config/load.ts';
-import { createScreen } from '../report/progress.ts';
+import { createScreen, type Screen } from '../report/progress.ts';
 import { formatTable } from '../report/tables.ts';
+import type { RetrainConfig } from '../trainer/retrain/run-config.ts';
 import { onInterrupt } from './interrupt.ts';
+import { openLog } from './log-output.ts';
 import type { Streams } from './main.ts';
 
 export interface ScheduleCliOptions {
@@ -32,20 +34,34 @@ export async function schedule(file: string, options: ScheduleCliOptions, stream
     );
   const { withRetrain } = await import('../trainer/retrain/run-config.ts');
   const config = withRetrain(loadConfig(file, options));
-  const { redisAddress } = await import('../trainer/redis-address.ts');
-  const { openRedis } = await import('../rollout/pool/redis-connection.ts');
+  // Whoever looks at schedules reads text; the process that does the jobs has the log of its configuration.
+  if (!options.work)
+    return ask(
+      config,
+      file,
+      options,
+      createScreen(streams.stdout, () => performance.now()),
+    );
+  const to = { output: streams.stdout, errors: streams.stderr };
+  const { screen, fail } = openLog(config, to, 'schedule');
+  return work(config, screen).catch(fail);
+}
+
+async function ask(
+  config: RetrainConfig,
+  file: string,
+  { cron, tz, list, remove }: ScheduleCliOptions,
+  screen: Screen,
+): Promise<number> {
   const schedules = await import('../trainer/retrain/schedule.ts');
-  const screen = createScreen(streams.stdout, () => performance.now());
-  const address = redisAddress(config.retrain, process.env, 'retrain.redis');
-  const redis = await openRedis(address, { withinMs: CONNECT_MS, say: screen.print });
-  const store = { redis, prefix: address.prefix };
+  const { store, close } = await openStore(config, screen);
   const { name } = config.run;
   try {
-    if (options.cron !== undefined) {
-      const next = await schedules.setSchedule(store, config, { cron: options.cron, tz: options.tz });
-      screen.print(`${name}: "${options.cron}" (${options.tz}), next ${next.toISOString()}`);
+    if (cron !== undefined) {
+      const next = await schedules.setSchedule(store, config, { cron, tz });
+      screen.print(`${name}: "${cron}" (${tz}), next ${next.toISOString()}`);
       screen.print(`its jobs are done by: lexpo schedule ${file} --work`);
-    } else if (options.list) {
+    } else if (list) {
       const all = await schedules.listSchedules(store);
       const rows = all.map((one) => [
         one.name,
@@ -59,38 +75,49 @@ export async function schedule(file: string, options: ScheduleCliOptions, stream
           ? 'no schedule'
           : formatTable(['schedule', 'pattern', 'time zone', 'next', 'registry'], rows),
       );
-    } else if (options.remove) {
+    } else if (remove) {
       await schedules.removeSchedule(store, name);
       screen.print(`${name}: its schedule is removed; a job under way goes on`);
-    } else if (options.now) {
+    } else {
       await schedules.runNow(store, config);
       screen.print(`${name}: a job is asked for; the next free worker does it`);
-    } else return await work(store);
+    }
     return 0;
   } finally {
-    redis.disconnect();
+    close();
   }
+}
 
-  async function work(at: typeof store): Promise<number> {
-    const { retrainTools } = await import('../trainer/retrain/tools.ts');
-    const { recordLine } = await import('../trainer/retrain/history-text.ts');
-    const interrupt = onInterrupt((signal) =>
-      screen.print(`${signal}: leaving at the next whole point; once more ends at once`),
-    );
-    try {
-      const tools = retrainTools(screen, () => new Date());
-      screen.print('waits for jobs');
-      await schedules.workSchedules({
-        ...at,
-        tools,
-        signal: interrupt.signal,
-        onEnd(end) {
-          if (end.kind === 'ended') screen.print(recordLine(end.record));
-        },
-      });
-      return interrupt.exitCode() ?? 0;
-    } finally {
-      interrupt.stop();
-    }
+async function work(config: RetrainConfig, screen: Screen): Promise<number> {
+  const { workSchedules } = await import('../trainer/retrain/schedule.ts');
+  const { retrainTools } = await import('../trainer/retrain/tools.ts');
+  const { recordLine } = await import('../trainer/retrain/history-text.ts');
+  const { store, close } = await openStore(config, screen);
+  const interrupt = onInterrupt((signal) =>
+    screen.print(`${signal}: leaving at the next whole point; once more ends at once`),
+  );
+  try {
+    screen.print('waits for jobs');
+    await workSchedules({
+      ...store,
+      tools: retrainTools(screen, () => new Date()),
+      signal: interrupt.signal,
+      onEnd(end) {
+        if (end.kind === 'ended') screen.print(recordLine(end.record));
+      },
+    });
+    return interrupt.exitCode() ?? 0;
+  } finally {
+    interrupt.stop();
+    close();
   }
+}
+
+/** The Redis of the section `retrain`, where schedules are kept. */
+async function openStore({ retrain }: RetrainConfig, screen: Screen) {
+  const { redisAddress } = await import('../trainer/redis-address.ts');
+  const { openRedis } = await import('../rollout/pool/redis-connection.ts');
+  const address = redisAddress(retrain, process.env, 'retrain.redis');
+  const redis = await openRedis(address, { withinMs: CONNECT_MS, say: screen.print });
+  return { store: { redis, prefix: address.prefix }, close: () => redis.disconnect() };
 }

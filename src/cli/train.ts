@@ -14,7 +14,7 @@ export interface TrainOptions {
   fresh?: boolean;
 }
 
-/** Trains; gives the exit code: 0, or 130 / 143 after an interruption. */
+/** Trains; gives the exit code: 0, 130 / 143 after an interruption, or that of what it failed with. */
 export async function train(file: string, options: TrainOptions, streams: Streams): Promise<number> {
   const config = loadConfig(file, options);
   if (options.dryRun) {
@@ -29,7 +29,8 @@ export async function train(file: string, options: TrainOptions, streams: Stream
     fresh: options.fresh ?? false,
     log: config.log?.file,
   });
-  const screen = openOrRelease(() => openLog(config, streams.stdout, 'trainer').screen, release);
+  const to = { output: streams.stdout, errors: streams.stderr };
+  const { screen, fail } = openOrRelease(() => openLog(config, to, 'trainer'), release);
   const interrupt = onInterrupt((name) =>
     screen.print(`${name}: stopping at the next whole point; once more ends at once`),
   );
@@ -42,6 +43,8 @@ export async function train(file: string, options: TrainOptions, streams: Stream
     if (end === 'interrupted') return interrupt.exitCode() ?? 0;
     screen.print(`everything is in ${root}`);
     return 0;
+  } catch (error) {
+    return fail(error);
   } finally {
     interrupt.stop();
     release();

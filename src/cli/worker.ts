@@ -11,10 +11,14 @@ export interface WorkerCommandOptions {
   concurrency: number;
 }
 
-/** Works; gives the exit code once a signal ended it: 0, since leaving is what it was asked for. */
+/** Works; gives the exit code: 0 once a signal ended it, since leaving is what it was asked for. */
 export async function worker(file: string, options: WorkerCommandOptions, streams: Streams): Promise<number> {
   const config = loadConfig(file, options);
-  const { screen, trace } = openLog(config, streams.stderr, 'worker');
+  const { screen, trace, fail } = openLog(
+    config,
+    { output: streams.stderr, errors: streams.stderr },
+    'worker',
+  );
   const say = screen.print;
   const interrupt = onInterrupt((name) =>
     say(`${name}: ends after the rollouts under way; once more ends at once`),
@@ -29,6 +33,8 @@ export async function worker(file: string, options: WorkerCommandOptions, stream
     });
     say(`${done} rollouts done`);
     return 0;
+  } catch (error) {
+    return fail(error);
   } finally {
     interrupt.stop();
   }

@@ -21,6 +21,7 @@ test('levels', () => {
   const level = (text: string) => logLine(text, AT, ABOUT).level;
   expect(level('note: little memory')).toBe('warn');
   expect(level('Redis at h:1: the connection is lost; waiting for it')).toBe('warn');
+  expect(level('no worker takes rollouts of demo: start some by lexpo worker')).toBe('warn');
   expect(level('http://a leaves the rotation: gone')).toBe('warn');
   expect(level('lexpo: is not set')).toBe('error');
   expect(level('Redis at h:1 is back')).toBe('info');

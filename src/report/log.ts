@@ -7,7 +7,7 @@ import type { Screen } from './progress.ts';
 
 export interface LogAbout {
   run: string;
-  /** `trainer`, or the worker's own name. */
+  /** `trainer`, `retrain`, `schedule`, or a worker's own name. */
   worker: string;
 }
 
@@ -39,7 +39,9 @@ export function logLine(text: string, time: number, about: LogAbout): LogLine {
 /** Notes are warnings; so is what leaves, is lost, fails or is cancelled. */
 function levelOf(message: string): LogLine['level'] {
   if (/^lexpo: /.test(message)) return 'error';
-  return /^note: |\bfailed\b|\bis lost\b|leaves the rotation|stays out|are cancelled/.test(message)
+  return /^note: |^no worker takes|\bfailed\b|\bis lost\b|leaves the rotation|stays out|are cancelled/.test(
+    message,
+  )
     ? 'warn'
     : 'info';
 }

@@ -36,7 +36,9 @@ export function readRun(config: Config, now: number): RunStatus {
     step,
     steps: config.train.steps,
     adapter: newestAdapter(adapters) ?? null,
-    quietMs: existsSync(folder.metrics) ? Math.max(0, now - statSync(folder.metrics).mtimeMs) : null,
+    quietMs: existsSync(folder.metrics)
+      ? Math.max(0, Math.round(now - statSync(folder.metrics).mtimeMs))
+      : null,
     metrics,
   };
 }

@@ -32,11 +32,15 @@ export function statusText(status: Status): string {
   const { name, run, pool, replicas, retrain, staleness } = status;
   const metrics = KEY_METRICS.filter((key) => run.metrics[key] !== undefined);
   const lines = [
-    `${name}: ${stateText(run)}`,
+    `${name}: ${stateText(run, pool)}`,
     ...(run.state === 'absent'
       ? []
       : [`step ${run.step} of ${run.steps}, policy ${run.adapter ?? 'none yet'}`]),
-    ...(staleness === null ? [] : [`rollouts are asked for ${staleness} versions behind the newest adapter`]),
+    ...(staleness === null
+      ? []
+      : [
+          `rollouts are asked for ${staleness} version${staleness === 1 ? '' : 's'} behind the newest adapter`,
+        ]),
     ...(metrics.length > 0
       ? [metrics.map((key) => `${key} ${run.metrics[key]!.toFixed(3)}`).join('  ')]
       : []),
@@ -52,11 +56,13 @@ export function statusText(status: Status): string {
   return `${lines.join('\n')}\n`;
 }
 
-function stateText({ state, holder, quietMs, folder }: RunStatus): string {
+function stateText({ state, holder, quietMs, folder }: RunStatus, pool: PoolStatus | null): string {
   const quiet = quietMs === null ? '' : `, last figures ${duration(quietMs / 1000)} ago`;
   switch (state) {
     case 'absent':
-      return `nothing runs, and ${folder} holds no run`;
+      return pool?.trainer
+        ? `${folder} holds no run, though Redis says that it is trained: look whether run.dir is right`
+        : `nothing runs, and ${folder} holds no run`;
     case 'running':
       return `runs (${holder})${quiet}`;
     case 'stopped':
@@ -72,7 +78,7 @@ function poolLines({ trainer, rollouts, groups, workers, ...rest }: PoolStatus):
   const rate =
     rest.doneLastMinute === null
       ? 'no rollout was counted yet'
-      : `${rest.doneLastMinute} rollouts in the last minute, ${rest.failedLastMinute ?? 0} attempts failed`;
+      : `${rest.doneLastMinute} rollouts in the last whole minute, ${rest.failedLastMinute ?? 0} attempts failed`;
   return [
     trainer ? `trainer: rolls out ${trainer.policy?.model ?? 'nothing yet'}` : 'trainer: none is at work',
     '',
