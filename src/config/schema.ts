@@ -7,6 +7,7 @@
 import { z } from 'zod';
 import { LORA_MODULES } from '../engine/peft.ts';
 import { PACK_NAMES } from '../env/malr/config.ts';
+import { assistants } from './assistants-schema.ts';
 import { endpoint } from './endpoint-schema.ts';
 import { atLeastZero, beta, count, filled, positive, share, weight } from './fields.ts';
 import { learner } from './learner-schema.ts';
@@ -51,6 +52,8 @@ const model = z.strictObject({
 
 const data = z.strictObject({
   corpus: filled,
+  /** Judgments, for the Lawyer's searches of precedents. */
+  precedents: filled.optional(),
   train: filled,
   validation: filled,
 });
@@ -209,9 +212,11 @@ const lora = z.strictObject({
 });
 
 const sft = z.strictObject({
+  /** A file of `lexpo synthesize`; left out: the environment's own teacher plays, which knows the gold. */
+  demonstrations: filled.optional(),
   /** Share of the training questions that the warm start sees. */
   share: share.default(0.3),
-  /** Episodes played by the demonstrator per question. */
+  /** Demonstrated episodes per question, at most. */
   rolloutsPerQuery: count.max(1000).default(4),
   epochs: positive.max(1000).default(2),
   tokensPerStep: count.default(4096),
@@ -252,6 +257,7 @@ const shape = z.strictObject({
   data,
   retrieval: retrieval.prefault({}),
   env: env.prefault({}),
+  assistants: assistants.prefault({}),
   endpoint: endpoint.prefault({}),
   rollout: rollout.prefault({}),
   /** Absent: rollouts run within the trainer. */

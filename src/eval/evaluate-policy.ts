@@ -15,10 +15,17 @@ export interface QuestionOutcome {
   recall: number;
   mrr: number;
   ndcg: number;
+  /** Where the episode ends with an answer: how right it is, and the share of the gold found at all; [0, 1]. */
+  answer?: Answered;
+}
+
+export interface Answered {
+  answerAccuracy: number;
+  evidenceRecall: number;
 }
 
 /** Means over questions; `perQuestion` in the order of the questions, for paired statistics. */
-export interface PolicyEvaluation {
+export interface PolicyEvaluation extends Partial<Answered> {
   recall: number;
   mrr: number;
   ndcg: number;
@@ -58,18 +65,37 @@ export function summariseOutcomes(perQuestion: QuestionOutcome[], failed: number
     invalidRate: mean(perQuestion.map((q) => (q.invalid ? 1 : 0))),
     meanRounds: mean(perQuestion.map((q) => q.rounds)),
     meanPool: mean(perQuestion.map((q) => q.ranked.length)),
+    ...meanAnswered(perQuestion),
     failed,
     perQuestion,
   };
 }
 
-const outcomeOf = (query: Query, { rounds, pool, termination }: Trajectory, k: number): QuestionOutcome => ({
-  queryId: query.id,
-  ranked: pool,
-  rounds: rounds.length,
-  invalid: termination.kind === 'invalid',
-  ...judge(pool, query.gold, k),
-});
+/** A question whose rollout failed has no answer: that counts as a wrong one, where others have one. */
+function meanAnswered(perQuestion: QuestionOutcome[]): Partial<Answered> {
+  if (!perQuestion.some(({ answer }) => answer)) return {};
+  return {
+    answerAccuracy: mean(perQuestion.map(({ answer }) => answer?.answerAccuracy ?? 0)),
+    evidenceRecall: mean(perQuestion.map(({ answer }) => answer?.evidenceRecall ?? 0)),
+  };
+}
+
+function outcomeOf(
+  query: Query,
+  { rounds, pool, termination, ledger }: Trajectory,
+  k: number,
+): QuestionOutcome {
+  const accuracy = ledger.terms.find(({ name }) => name === 'answerAccuracy')?.raw;
+  const evidenceRecall = pool.length === 0 ? 0 : recallAt(pool.length, pool, query.gold);
+  return {
+    queryId: query.id,
+    ranked: pool,
+    rounds: rounds.length,
+    invalid: termination.kind === 'invalid',
+    ...judge(pool, query.gold, k),
+    ...(accuracy === undefined ? {} : { answer: { answerAccuracy: accuracy, evidenceRecall } }),
+  };
+}
 
 /**
  * One episode a question; greedy when `sampling.temperature` is 0.

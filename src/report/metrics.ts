@@ -7,10 +7,22 @@ import { writeError, writeFileAtomic } from '../base/atomic-write.ts';
 import { UserError } from '../base/errors.ts';
 import { jsonLine } from '../base/jsonl.ts';
 
+/** A term of the reward: its mean raw value over the step's trajectories. The first is LegalMALR's, the others Legal-R1's. */
+export const TERM_SERIES = [
+  'reward/recall',
+  'reward/answerAccuracy',
+  'reward/alignment',
+  'reward/evidenceGain',
+  'reward/queryQuality',
+  'reward/format',
+  'reward/verbosity',
+  'reward/repetition',
+] as const;
+
 /** The key series, in the order of a line. Times are milliseconds and differ from run to run. */
 export const SERIES = [
   'reward/mean',
-  'reward/recall',
+  ...TERM_SERIES,
   'reward/std',
   'rollout/invalidRate',
   'rollout/meanRounds',
@@ -42,6 +54,8 @@ export const SERIES = [
   'eval/invalidRate',
   'eval/meanRounds',
   'eval/meanPool',
+  'eval/answerAccuracy',
+  'eval/evidenceRecall',
   'time/rollout',
   'time/learn',
   'time/publish',

@@ -14,6 +14,7 @@ const summary: Summary = {
     after: { ...policy, recall: 0.6 },
   },
   adapter: 'runs/demo/adapters/demo-v12',
+  standIns: [],
   memory: { planned: 7e8, peak: 6e8 },
 };
 const path = join(mkdtempSync(join(tmpdir(), 'lexpo-summary-')), 'summary.json');

@@ -14,6 +14,9 @@ export function summarySchema(k: number) {
     invalidRate: share,
     meanRounds: z.number().min(0),
     meanPool: z.number().min(0),
+    /** Of a policy whose episodes end with an answer: its accuracy, and the share of the gold that was found. */
+    answerAccuracy: share.optional(),
+    evidenceRecall: share.optional(),
   });
   return z.strictObject({
     /** GRPO steps done. */
@@ -26,6 +29,8 @@ export function summarySchema(k: number) {
     adapter: z.string().min(1),
     /** Bytes: what was expected before the run, and what this process held at most. Of the last session. */
     memory: z.strictObject({ planned: bytes, peak: bytes }),
+    /** What stood in for a model that was not given, a sentence each; absent where nothing did. */
+    standIns: z.array(z.string().min(1)).optional(),
   });
 }
 
@@ -35,10 +40,15 @@ export interface Summary {
   eval: { singlePass: EvalFigures; before: PolicyFigures; after: PolicyFigures };
   adapter: string;
   memory: { planned: number; peak: number };
+  standIns: readonly string[];
 }
 
-/** Figures of a policy: all of them are there. */
-export type PolicyFigures = { [K in keyof EvalFigures]-?: number };
+/** Figures of a policy: all of them are there, but those of answers where there are none. */
+export type PolicyFigures = { [K in Exclude<keyof EvalFigures, Answers>]-?: number } & Pick<
+  EvalFigures,
+  Answers
+>;
+type Answers = 'answerAccuracy' | 'evidenceRecall';
 
 /** The JSON form of a summary with metrics at `k`. Throws if a figure is out of its range. */
 function summaryJson(summary: Summary, k: number) {
@@ -52,6 +62,9 @@ function summaryJson(summary: Summary, k: number) {
     invalidRate: figures.invalidRate,
     meanRounds: figures.meanRounds,
     meanPool: figures.meanPool,
+    ...(figures.answerAccuracy === undefined
+      ? {}
+      : { answerAccuracy: figures.answerAccuracy, evidenceRecall: figures.evidenceRecall }),
   });
   return summarySchema(k).parse({
     steps: summary.steps,
@@ -63,6 +76,7 @@ function summaryJson(summary: Summary, k: number) {
     },
     adapter: summary.adapter,
     memory: summary.memory,
+    ...(summary.standIns.length > 0 ? { standIns: summary.standIns } : {}),
   });
 }
 

@@ -38,6 +38,9 @@ export interface EvalFigures {
   invalidRate?: number | undefined;
   meanRounds?: number | undefined;
   meanPool?: number | undefined;
+  /** Of a policy whose episodes end with an answer. */
+  answerAccuracy?: number | undefined;
+  evidenceRecall?: number | undefined;
 }
 
 const fixed = (digits: number, value: number | undefined): Cell => value?.toFixed(digits) ?? null;
@@ -45,8 +48,9 @@ const fixed = (digits: number, value: number | undefined): Cell => value?.toFixe
 /** The table printed at an evaluation: a row for each policy or baseline, metrics at `k`. */
 export function evaluationTable(k: number, rows: readonly { name: string; figures: EvalFigures }[]): string {
   const head = ['held-out', `recall@${k}`, `mrr@${k}`, `ndcg@${k}`, 'invalid', 'rounds', 'pool'];
+  const answered = rows.some(({ figures }) => figures.answerAccuracy !== undefined);
   return formatTable(
-    head,
+    answered ? [...head, 'evidence', 'answers'] : head,
     rows.map(({ name, figures }) => [
       name,
       fixed(3, figures.recall),
@@ -55,6 +59,7 @@ export function evaluationTable(k: number, rows: readonly { name: string; figure
       figures.invalidRate === undefined ? null : `${(figures.invalidRate * 100).toFixed(1)} %`,
       fixed(2, figures.meanRounds),
       fixed(1, figures.meanPool),
+      ...(answered ? [fixed(3, figures.evidenceRecall), fixed(3, figures.answerAccuracy)] : []),
     ]),
   );
 }

@@ -25,6 +25,8 @@ export interface Environment {
   ): Promise<DemonstratedEpisode[]>;
   /** How right an episode's result is, in [0, 1], read from its ledger: what demonstrations are chosen by. */
   worth(ledger: Ledger): number;
+  /** What stands in for a model that was not given: a sentence each, told in log, summary and report. */
+  standIns: readonly string[];
 }
 
 export interface EnvironmentData {

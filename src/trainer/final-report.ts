@@ -15,6 +15,7 @@ import type { Query } from '../env/types.ts';
 import { baselineRankings } from '../eval/baselines.ts';
 import { type Interval, pairedDifference } from '../eval/bootstrap.ts';
 import {
+  type Answered,
   evaluatePolicy,
   judge,
   type PolicyEvaluation,
@@ -102,6 +103,8 @@ export interface FinalReport {
   /** `settings`: the constants chosen on the training questions. */
   baselines: { name: string; settings: Record<string, number>; evaluation: PolicyEvaluation }[];
   comparisons: Comparison[];
+  /** What stood in for a model that was not given. */
+  standIns: readonly string[];
 }
 
 export interface ReportInput {
@@ -161,6 +164,7 @@ export async function reportRun(input: ReportInput): Promise<{ report: FinalRepo
     sweep,
     baselines,
     comparisons: [],
+    standIns: input.environment.standIns,
   };
   report.comparisons = compare(report, data, config);
   await writeFileAtomic(folder.report, `${JSON.stringify(report)}\n`);
@@ -173,6 +177,11 @@ async function load(name: string, { replicas, folder }: ReportInput): Promise<Po
   await replicas.hold(adapter);
   return { version: adapter.version, model: name };
 }
+
+const ANSWER_FIGURES = [
+  ['evidence recall', 'evidenceRecall'],
+  ['answer accuracy', 'answerAccuracy'],
+] as const satisfies [string, keyof Answered][];
 
 const recalls = ({ perQuestion }: PolicyEvaluation): number[] => perQuestion.map((q) => q.recall);
 
@@ -224,6 +233,11 @@ function compare(report: FinalReport, data: Data, config: Config): Comparison[] 
   const best = starts.reduce((a, b) => (b.before.recall > a.before.recall ? b : a));
   if (sweep.length > 0)
     add('after', `before at its best weight (${best.weight})`, recalls(after), recalls(best.before));
+  const answered = (e: PolicyEvaluation, figure: keyof Answered): number[] =>
+    e.perQuestion.map(({ answer }) => answer?.[figure] ?? 0);
+  if (after.answerAccuracy !== undefined)
+    for (const [what, figure] of ANSWER_FIGURES)
+      add(`${what} after`, `${what} before`, answered(after, figure), answered(before, figure));
   if (sampled)
     add('after, mean sample', 'before, mean sample', meanRecalls(sampled.after), meanRecalls(sampled.before));
   const [pool, same] = poolRecalls(after, single, data.validation);
@@ -256,7 +270,7 @@ function reportTable(report: FinalReport, data: Data, k: number): string {
     formatTable(['', 'single-pass', 'before', 'after'], depth),
     '',
     formatTable(
-      [`gain in recall@${k}, points`, 'over', 'questions', 'mean', '95 % interval'],
+      [`gain in recall@${k}, or as named; points`, 'over', 'questions', 'mean', '95 % interval'],
       report.comparisons.map(({ what, over, questions, gain }) => [
         what,
         over,
@@ -265,5 +279,6 @@ function reportTable(report: FinalReport, data: Data, k: number): string {
         `[${points(gain.low)}, ${points(gain.high)}]`,
       ]),
     ),
+    ...report.standIns.map((standIn) => `note: ${standIn}`),
   ].join('\n');
 }

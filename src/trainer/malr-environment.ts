@@ -38,6 +38,7 @@ export function malrEnvironment(
     article: (id) => corpus.byId.get(id),
     rankPool: (searches) => rankPool(searches),
   };
+  const terms = once(() => mineTerms(corpus.articles));
   const malr = malrConfig(config);
   const reward = rewardConfig(config);
   return {
@@ -49,10 +50,21 @@ export function malrEnvironment(
       demonstrate(queries, tools, {
         config: malr,
         articles: corpus.byId,
-        terms: mineTerms(corpus.articles),
+        terms: terms(),
         ...options,
       }),
+    // The player that knows the gold is LegalMALR's own way of a warm start, not in place of a model.
+    standIns: [],
     worth: ({ terms }) => terms.find(({ name }) => name === 'recall')!.raw,
+  };
+}
+
+/** What `make` gives, made when it is first asked for. */
+function once<T>(make: () => T): () => T {
+  let made: { value: T } | null = null;
+  return () => {
+    made ??= { value: make() };
+    return made.value;
   };
 }
 

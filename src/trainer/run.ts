@@ -103,6 +103,7 @@ async function trainAndReport(
   for (const warning of memoryWarnings(memory, freeMemory(), config.learner.kind))
     screen.print(`note: ${warning}`);
   const environment = createEnvironment(config, data);
+  for (const standIn of environment.standIns) screen.print(`note: ${standIn}`);
   const started = performance.now();
   const monitor = await openMonitor({ config, role: 'trainer', now: Date.now, say: screen.print });
   const learner = await createLearner(
@@ -277,11 +278,12 @@ async function report(parts: RunParts, end: Progress): Promise<void> {
   const { report, table } = await reportRun({ ...parts, end });
   const { before, after, adapter } = report;
   const figures = { singlePass: baseline, before, after };
+  const { standIns } = parts.environment;
   const seconds = Math.round(end.seconds * 10) / 10;
   const memory = { planned: Math.round(parts.memory.total), peak: peakMemory() };
   await writeSummary(
     folder.summary,
-    { steps: end.step, seconds, eval: figures, adapter, memory },
+    { steps: end.step, seconds, eval: figures, adapter, memory, standIns },
     config.eval.k,
   );
   parts.screen.print(table);

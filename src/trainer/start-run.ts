@@ -8,13 +8,12 @@ import { checkAdapterFits, initAdapter, readAdapter } from '../engine/peft.ts';
 import type { LoraSpec } from '../engine/types.ts';
 import type { Screen } from '../report/progress.ts';
 import type { Progress } from './checkpoint.ts';
-import { treeLimits } from './create-learner.ts';
 import type { Environment } from './environment.ts';
 import type { Learner, LearnerState } from './learner/learner.ts';
 import { createOptimizerState } from './optimizer.ts';
 import type { Data, Model } from './prepare.ts';
 import { type PublishTarget, publish } from './publish.ts';
-import { demonstrationSample, warmStart } from './warm-start.ts';
+import { runWarmStart } from './sft/run-warm-start.ts';
 
 /** The shape of the adapters of a run. */
 export function loraSpec({ lora: { start: _, ...spec } }: Pick<Config, 'lora'>): LoraSpec {
@@ -75,46 +74,4 @@ export async function startRun(parts: StartParts): Promise<Progress> {
     alarmsInARow: 0,
     seconds: 0,
   };
-}
-
-async function runWarmStart(
-  { share, rolloutsPerQuery, epochs, tokensPerStep, learningRate }: NonNullable<Config['sft']>,
-  { config, data, model, environment, learner, screen, signal }: StartParts,
-): Promise<void> {
-  const { seed } = config.run;
-  const taught = stream(seed, 'warm-start', 'questions')
-    .shuffle(data.train)
-    .slice(0, Math.ceil(data.train.length * share));
-  const demonstrations = await environment.demonstrate(taught, { rollouts: rolloutsPerQuery, seed });
-  const samples = demonstrations
-    .flatMap(({ calls }) => calls)
-    .map((d) =>
-    demonstrationSample(d, model.renderPrompt, (text) => model.tokenizer.encode(text), model.endId),
-  );
-  const { maxTreeTokens } = config.learner;
-  const fitting = samples.filter(
-    ({ promptIds, outputIds }) => promptIds.length + outputIds.length <= maxTreeTokens,
-  );
-  const left = samples.length - fitting.length;
-  if (fitting.length === 0)
-    throw new UserError(
-      `every demonstrated call is longer than ${maxTreeTokens} tokens`,
-      'learner.maxTreeTokens',
-      'raise it, or shorten the questions',
-    );
-  if (left > 0)
-    screen.print(
-      `${left} demonstrated calls are longer than learner.maxTreeTokens (${maxTreeTokens}): left out`,
-    );
-  const settings = { epochs, tokensPerStep, learningRate, limits: treeLimits(config.learner), seed };
-  let bar: ReturnType<Screen['start']> | null = null;
-  const { steps, loss } = await warmStart(learner, fitting, settings, (step, total, now) => {
-    // After the last update the first checkpoint is near, and keeps it.
-    if (step < total) signal.throwIfAborted();
-    bar ??= screen.start('warm start', total);
-    bar.update(step, `loss ${now.toFixed(3)}`);
-  });
-  screen.print(
-    `warm start: ${fitting.length} calls of ${taught.length} questions, ${steps} updates, loss ${loss.toFixed(3)}`,
-  );
 }

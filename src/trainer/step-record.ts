@@ -1,7 +1,8 @@
 /** What a step and an evaluation leave in `metrics.jsonl`, and the note behind the progress line. */
 import { mean, std } from '../base/statistics.ts';
 import type { PolicyEvaluation } from '../eval/evaluate-policy.ts';
-import type { MetricValues } from '../report/metrics.ts';
+import { type MetricValues, TERM_SERIES } from '../report/metrics.ts';
+import type { Trajectory } from '../rollout/trajectory.ts';
 import type { StepOutcome } from './loop.ts';
 
 export const evalMetrics = ({
@@ -11,6 +12,8 @@ export const evalMetrics = ({
   invalidRate,
   meanRounds,
   meanPool,
+  answerAccuracy,
+  evidenceRecall,
 }: PolicyEvaluation): MetricValues => ({
   'eval/recall': recall,
   'eval/mrr': mrr,
@@ -18,7 +21,22 @@ export const evalMetrics = ({
   'eval/invalidRate': invalidRate,
   'eval/meanRounds': meanRounds,
   'eval/meanPool': meanPool,
+  'eval/answerAccuracy': answerAccuracy,
+  'eval/evidenceRecall': evidenceRecall,
 });
+
+/** Mean raw value of every term that has a series, over the trajectories. */
+function termMeans(all: readonly Trajectory[]): MetricValues {
+  const raws = new Map<string, number[]>();
+  for (const { name, raw } of all.flatMap(({ ledger }) => ledger.terms))
+    raws.set(name, [...(raws.get(name) ?? []), raw]);
+  return Object.fromEntries(
+    TERM_SERIES.flatMap((series) => {
+      const values = raws.get(series.slice('reward/'.length));
+      return values ? [[series, mean(values)]] : [];
+    }),
+  );
+}
 
 const meanOr0 = (values: number[]): number => (values.length === 0 ? 0 : mean(values));
 
@@ -32,14 +50,12 @@ export function stepMetrics({
   seconds,
 }: StepOutcome): MetricValues {
   const all = sampled.groups.flat();
-  const term = (name: string): number[] =>
-    all.flatMap(({ ledger }) => ledger.terms.filter((t) => t.name === name).map((t) => t.raw));
   const spreads = sampled.groups
     .filter((group) => group.length > 1)
     .map((group) => std(group.map(({ ledger }) => ledger.total)));
   return {
     'reward/mean': meanOr0(all.map(({ ledger }) => ledger.total)),
-    'reward/recall': meanOr0(term('recall')),
+    ...termMeans(all),
     'reward/std': meanOr0(spreads),
     'rollout/invalidRate': meanOr0(all.map((t) => (t.termination.kind === 'invalid' ? 1 : 0))),
     'rollout/meanRounds': meanOr0(all.map((t) => t.rounds.length)),
@@ -76,7 +92,9 @@ export function stepLine(values: MetricValues): string {
   const show = (name: keyof MetricValues, digits: number): string => values[name]?.toFixed(digits) ?? '-';
   return [
     `reward ${show('reward/mean', 3)}`,
-    `recall ${show('reward/recall', 3)}`,
+    values['reward/answerAccuracy'] === undefined
+      ? `recall ${show('reward/recall', 3)}`
+      : `answers ${show('reward/answerAccuracy', 3)}  evidence ${show('reward/evidenceGain', 3)}`,
     `rounds ${show('rollout/meanRounds', 2)}`,
     `entropy ${show('policy/entropy', 2)}`,
     `kl ${show('policy/kl', 3)}`,

@@ -2,13 +2,13 @@
  * The supervised warm start: a demonstrator that knows the gold plays episodes against the real tools, and
  * the policy learns its calls. Rows of the learner with another coefficient: nothing extra.
  */
-import { stream } from '../base/random.ts';
-import type { Demonstration } from '../env/demonstration.ts';
-import type { Message } from '../env/types.ts';
-import type { Learner } from './learner/learner.ts';
-import { learningRateAt } from './optimizer.ts';
+import { stream } from '../../base/random.ts';
+import type { Demonstration } from '../../env/demonstration.ts';
+import type { Message } from '../../env/types.ts';
+import type { Learner } from '../learner/learner.ts';
+import { learningRateAt } from '../optimizer.ts';
+import type { Sample, TreeLimits } from '../token-tree.ts';
 import { trainSupervised } from './supervised.ts';
-import type { Sample, TreeLimits } from './token-tree.ts';
 
 export interface WarmStartConfig {
   epochs: number;

@@ -2,10 +2,10 @@
  * Supervised training of an adapter: causal cross-entropy on the targets, which is the learner's rows with
  * the coefficient −1 / (target tokens of the batch). Prompts carry no loss.
  */
-import { UserError } from '../base/errors.ts';
-import type { Random } from '../base/random.ts';
-import type { Learner } from './learner/learner.ts';
-import { packSamples, type Sample, type TreeLimits, tokensToRows } from './token-tree.ts';
+import { UserError } from '../../base/errors.ts';
+import type { Random } from '../../base/random.ts';
+import type { Learner } from '../learner/learner.ts';
+import { packSamples, type Sample, type TreeLimits, tokensToRows } from '../token-tree.ts';
 
 export interface SupervisedConfig {
   epochs: number;

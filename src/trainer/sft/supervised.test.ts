@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { UserError } from '../base/errors.ts';
-import { stream } from '../base/random.ts';
-import type { Adapter } from '../engine/types.ts';
-import type { Learner } from './learner/learner.ts';
-import { createOptimizerState } from './optimizer.ts';
+import { UserError } from '../../base/errors.ts';
+import { stream } from '../../base/random.ts';
+import type { Adapter } from '../../engine/types.ts';
+import type { Learner } from '../learner/learner.ts';
+import { createOptimizerState } from '../optimizer.ts';
+import { createTableLearner, freshState, tableAdapter, tableLogprobs, tableModel } from '../test-support.ts';
+import type { Sample } from '../token-tree.ts';
 import { batchSamples, type SupervisedConfig, trainSupervised } from './supervised.ts';
-import { createTableLearner, freshState, tableAdapter, tableLogprobs, tableModel } from './test-support.ts';
-import type { Sample } from './token-tree.ts';
 import { warmStart } from './warm-start.ts';
 
 const model = tableModel(6, 0.7);

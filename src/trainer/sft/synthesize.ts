@@ -1,0 +1,232 @@
+/**
+ * `lexpo synthesize`: a teacher plays episodes of the training questions against the real tools; what is right
+ * and clean becomes a file that `lexpo sft` learns from. (Legal-R1's SFT data is made so; its filter compares one
+ * of fourteen tasks with the test file, this one every source.)
+ */
+import { messageOf, UserError } from '../../base/errors.ts';
+import { mean } from '../../base/statistics.ts';
+import { type Fingerprints, fingerprint, worstOverlap } from '../../env/contamination.ts';
+import { type DemonstratedEpisode, recordedPolicy } from '../../env/demonstration.ts';
+import type { ChatModel } from '../../env/lawyer/types.ts';
+import type { Query } from '../../env/types.ts';
+import type { Ledger } from '../../reward/ledger-schema.ts';
+import { createLimit } from '../../rollout/limit.ts';
+import type { Environment } from '../environment.ts';
+import { type DemonstrationRecord, demonstrationRecord } from './demonstration-file.ts';
+
+export interface Teacher {
+  /** As it stands in records and reports; a stand-in says that it is one. */
+  name: string;
+  /** Null: the environment's own player, which knows the gold. */
+  chat: ChatModel | null;
+}
+
+export interface SynthesizeOptions {
+  /** Episodes a question, ≥ 1. */
+  rollouts: number;
+  seed: number;
+  /** Least worth of an episode's result that is kept, [0, 1]. */
+  accept: number;
+  /** Characters of a fingerprint, and the share of a test text's fingerprints from which a text is refused. */
+  ngram: number;
+  maxOverlap: number;
+  /** Of the teacher's calls, when it is a model. */
+  maxTokens: number;
+  temperature: number;
+  concurrency: number;
+  signal: AbortSignal;
+  /** Told after each question. */
+  onQuestion(done: number, total: number): void;
+}
+
+/** A text that training must not see, and where it stands. */
+export interface TestText {
+  file: string;
+  id: string;
+  text: string;
+}
+
+/** One source of training text, checked against the test texts. */
+export interface Source {
+  name: string;
+  texts: readonly { id: string; text: string }[];
+}
+
+export interface Contamination {
+  source: string;
+  texts: number;
+  refused: { id: string; file: string; test: string; share: number }[];
+}
+
+export interface SynthesisReport {
+  teacher: string;
+  questions: number;
+  /** Episodes played, and what became of them. */
+  episodes: {
+    played: number;
+    kept: number;
+    failed: number;
+    invalid: number;
+    wrong: number;
+    contaminated: number;
+  };
+  /** The first failures' reasons. */
+  failures: string[];
+  meanWorth: { played: number; kept: number };
+  contamination: {
+    ngram: number;
+    maxOverlap: number;
+    tests: { file: string; texts: number }[];
+    sources: Contamination[];
+  };
+}
+
+/** Which texts of a source hold too much of a test text. */
+export function contaminationOf(
+  { name, texts }: Source,
+  tests: readonly TestText[],
+  prints: Fingerprints,
+  maxOverlap: number,
+): Contamination {
+  const refused = texts.flatMap(({ id, text }) => {
+    const worst = worstOverlap(text, prints);
+    if (worst === null || worst.share < maxOverlap) return [];
+    const { file, id: test } = tests[worst.test]!;
+    return [{ id, file, test, share: worst.share }];
+  });
+  return { source: name, texts: texts.length, refused };
+}
+
+/** So many failures are told by their reason. */
+const TOLD_FAILURES = 5;
+
+/**
+ * Plays, scores and filters. `sources` are further texts that the teacher's world is made of (precedents); the
+ * training questions and what the teacher wrote are always checked. Records in order of question and rollout.
+ *
+ * @throws UserError when every episode failed, or none was good enough; `signal.reason` when it fires.
+ */
+export async function synthesize(
+  environment: Environment,
+  teacher: Teacher,
+  queries: readonly Query[],
+  tests: readonly TestText[],
+  sources: readonly Source[],
+  options: SynthesizeOptions,
+): Promise<{ records: DemonstrationRecord[]; report: SynthesisReport }> {
+  const { ngram, maxOverlap, accept, signal } = options;
+  const prints = fingerprint(
+    tests.map(({ text }) => text),
+    ngram,
+  );
+  const check = (source: Source): Contamination => contaminationOf(source, tests, prints, maxOverlap);
+  const questions = check({
+    name: 'training questions',
+    texts: queries.map(({ id, query }) => ({ id, text: query })),
+  });
+  const refused = new Set(questions.refused.map(({ id }) => id));
+  const clean = queries.filter(({ id }) => !refused.has(id));
+  const episodes = { played: 0, kept: 0, failed: 0, invalid: 0, wrong: 0, contaminated: 0 };
+  const failures: string[] = [];
+  const worths: number[] = [];
+  const good: { record: DemonstrationRecord; worth: number }[] = [];
+  const limit = createLimit(options.concurrency);
+  let done = 0;
+  const played = await Promise.all(
+    clean.map((query) =>
+      limit(async () => {
+        signal.throwIfAborted();
+        const results = await playQuestion(environment, teacher, query, options);
+        options.onQuestion(++done, clean.length);
+        return results;
+      }),
+    ),
+  );
+  for (const result of played.flat()) {
+    episodes.played++;
+    if ('failure' in result) {
+      episodes.failed++;
+      if (failures.length < TOLD_FAILURES) failures.push(result.failure);
+      continue;
+    }
+    const { one, ledger } = result;
+    const worth = environment.worth(ledger);
+    worths.push(worth);
+    if (one.episode.termination.kind === 'invalid') episodes.invalid++;
+    else if (worth < accept) episodes.wrong++;
+    else good.push({ record: demonstrationRecord(one, teacher.name, ledger), worth });
+  }
+  if (episodes.played > 0 && episodes.failed === episodes.played)
+    throw new UserError(
+      `every episode failed, the first with ${failures[0]}`,
+      teacher.name,
+      'check the teacher and the tools',
+    );
+  const nameOf = ({ queryId, rollout }: DemonstrationRecord): string => `${queryId}/${rollout}`;
+  const written = check({
+    name: "the teacher's calls",
+    texts: good.map(({ record }) => ({
+      id: nameOf(record),
+      text: record.calls.map(({ text }) => text).join('\n'),
+    })),
+  });
+  const dirty = new Set(written.refused.map(({ id }) => id));
+  const kept = good.filter(({ record }) => !dirty.has(nameOf(record)));
+  episodes.contaminated = good.length - kept.length;
+  episodes.kept = kept.length;
+  const meanOf = (values: number[]): number => (values.length === 0 ? 0 : mean(values));
+  const perFile = new Map<string, number>();
+  for (const { file } of tests) perFile.set(file, (perFile.get(file) ?? 0) + 1);
+  const report: SynthesisReport = {
+    teacher: teacher.name,
+    questions: queries.length,
+    episodes,
+    failures,
+    meanWorth: { played: meanOf(worths), kept: meanOf(kept.map(({ worth }) => worth)) },
+    contamination: {
+      ngram,
+      maxOverlap,
+      tests: [...perFile].map(([file, texts]) => ({ file, texts })),
+      sources: [questions, ...sources.map(check), written],
+    },
+  };
+  return { records: kept.map(({ record }) => record), report };
+}
+
+type Played = { one: DemonstratedEpisode; ledger: Ledger } | { failure: string };
+
+/** A failed episode is a result too: it says why, and is not learnt from. UserErrors pass through. */
+async function playQuestion(
+  environment: Environment,
+  { chat }: Teacher,
+  query: Query,
+  options: SynthesizeOptions,
+): Promise<Played[]> {
+  const { rollouts, seed } = options;
+  const score = async (one: DemonstratedEpisode): Promise<Played> => ({
+    one,
+    ledger: await environment.score(one.episode, query),
+  });
+  const orFailure = (run: () => Promise<Played>): Promise<Played> =>
+    run().catch((error: unknown) => {
+      if (error instanceof UserError || options.signal.aborted) throw error;
+      return { failure: messageOf(error) };
+    });
+  if (chat === null) {
+    const played = await environment.demonstrate([query], { rollouts, seed });
+    return Promise.all(played.map((one) => orFailure(() => score(one))));
+  }
+  return Promise.all(
+    Array.from({ length: rollouts }, (_, rollout) =>
+      orFailure(async () => {
+        options.signal.throwIfAborted();
+        const { maxTokens, temperature } = options;
+        const { policy, calls } = recordedPolicy(query.id, ({ messages }) =>
+          chat.chat(messages, { maxTokens, temperature }),
+        );
+        const episode = await environment.runEpisode(query, policy);
+        return score({ queryId: query.id, rollout, calls, episode });
+      }),
+    ),
+  );
+}
