@@ -121,7 +121,17 @@ function build(root) {
     throw new Error(
       `src does not compile:\n${indent(`${result.stdout}${result.stderr}`)}\n  → correct it and start again`,
     );
+  removeStale(root);
   writeFileSync(stamp, before);
+}
+
+/** Removes what an earlier compilation left of sources that are gone: dist is shipped as it is. */
+function removeStale(root) {
+  const dist = join(root, 'dist');
+  for (const name of readdirSync(dist, { recursive: true, encoding: 'utf8' })) {
+    const [, stem] = /^(.*?)(?:\.d\.ts|\.js|\.js\.map)$/.exec(name) ?? [];
+    if (stem !== undefined && !existsSync(join(root, 'src', `${stem}.ts`))) rmSync(join(dist, name));
+  }
 }
 
 /** Takes the lock file, waiting while a living process holds it; gives the function that frees it. */

@@ -94,6 +94,21 @@ test('compiles again when a source changed, came or went, but not for a test', (
   expect(ready().err).toBe('');
 });
 
+test('what was compiled from a source that is gone goes with it, and nothing else', () => {
+  ready();
+  for (const name of ['old/b.js', 'old/b.js.map', 'old/b.d.ts', 'a.d.ts', 'tables.json'])
+    write(`dist/${name}`, 'x');
+  write('src/a.ts', 'two');
+  utimesSync(join(root, 'src/a.ts'), 1, 1);
+  expect(ready().status).toBe(0);
+  expect(['old/b.js', 'old/b.js.map', 'old/b.d.ts'].map((name) => read(`dist/${name}`))).toEqual([
+    '',
+    '',
+    '',
+  ]);
+  expect(['a.js', 'a.d.ts', 'tables.json'].map((name) => read(`dist/${name}`))).toEqual(['two', 'x', 'x']);
+});
+
 test('installs again when the lock file asks for another version, or a package is gone', () => {
   ready();
   write('package-lock.json', lockOf('5.1.0'));

@@ -21,6 +21,9 @@ test('levels', () => {
   const level = (text: string) => logLine(text, AT, ABOUT).level;
   expect(level('note: little memory')).toBe('warn');
   expect(level('Redis at h:1: the connection is lost; waiting for it')).toBe('warn');
+  expect(level('pool: 48 rollouts, 0 failed; 0 attempts failed')).toBe('info');
+  expect(level('pool: 48 rollouts, 0 failed; 10 attempts failed')).toBe('warn');
+  expect(level('pool: 48 rollouts, 10 failed; 0 attempts failed')).toBe('warn');
   expect(level('no worker takes rollouts of demo: start some by lexpo worker')).toBe('warn');
   expect(level('http://a leaves the rotation: gone')).toBe('warn');
   expect(level('lexpo: is not set')).toBe('error');

@@ -36,8 +36,9 @@ export function logLine(text: string, time: number, about: LogAbout): LogLine {
   };
 }
 
-/** Notes are warnings; so is what leaves, is lost, fails or is cancelled. */
-function levelOf(message: string): LogLine['level'] {
+/** Notes are warnings; so is what leaves, is lost, fails or is cancelled. A count of 0 failures is none. */
+function levelOf(told: string): LogLine['level'] {
+  const message = told.replace(/\b0 (\w+ )?failed\b/g, '');
   if (/^lexpo: /.test(message)) return 'error';
   return /^note: |^no worker takes|\bfailed\b|\bis lost\b|leaves the rotation|stays out|are cancelled/.test(
     message,
