@@ -66,6 +66,8 @@ const retrieval = z.strictObject({
   anchor: z
     .strictObject({ original: atLeastZero.default(1), rewrite: atLeastZero.default(0.5) })
     .prefault({}),
+  /** What articles of the law that a rewrite names (`民法典：押金 返还`) gain, as a share of the best score. */
+  lawBoost: atLeastZero.default(0),
   rerank: z
     .strictObject({ kind: z.literal('lexical').default('lexical'), alpha: share.default(0.9) })
     .prefault({}),

@@ -29,9 +29,9 @@ export function malrEnvironment(
   { corpus }: EnvironmentData,
   { rewriteWeight, like }: EnvironmentOptions,
 ): Environment {
-  const { k1, b, anchor, rerank, keep } = config.retrieval;
+  const { k1, b, anchor, lawBoost, rerank, keep } = config.retrieval;
   const weights = { ...anchor, ...(rewriteWeight === undefined ? {} : { rewrite: rewriteWeight }) };
-  const retriever = createBm25Retriever(corpus, { k1, b, anchor: weights }, like?.retriever.index);
+  const retriever = createBm25Retriever(corpus, { k1, b, anchor: weights, lawBoost }, like?.retriever.index);
   const tools: MalrTools = {
     retriever,
     reranker: createLexicalReranker(corpus, retriever.index, { alpha: rerank.alpha }),

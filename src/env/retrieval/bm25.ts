@@ -13,11 +13,14 @@ import {
   scoreAll,
   topHits,
 } from './bm25-index.ts';
+import { boostNamedLaw, documentsByLaw } from './named-law.ts';
 import { telltaleTerms } from './terms.ts';
 
 export interface Bm25Options extends Bm25Settings {
   /** Weight of each occurrence of the original question's terms, and of each distinct rewrite term. */
   anchor: { original: number; rewrite: number };
+  /** What articles of the law that a rewrite names gain, as a share of the best score; default 0. */
+  lawBoost?: number;
 }
 
 /** A BM25 retriever, with the synchronous scorer that rank rewards, baselines and studies need. */
@@ -37,11 +40,12 @@ const KEPT_QUESTIONS = 64;
  *
  * `rewrite === original` searches the question as it is. Otherwise the bag is the question's term counts
  * times `anchor.original` plus every distinct term of the rewrite once at `anchor.rewrite`: a policy that
- * repeats itself gains nothing by it. `anchor.original` 0 searches the rewrite alone.
+ * repeats itself gains nothing by it. `anchor.original` 0 searches the rewrite alone. With `lawBoost` a rewrite
+ * that begins with a law's name and a colon prefers that law (named-law.ts).
  */
 export function createBm25Retriever(
   corpus: Pick<Corpus, 'articles'>,
-  { k1, b, anchor }: Bm25Options,
+  { k1, b, anchor, lawBoost = 0 }: Bm25Options,
   index: Bm25Index = buildBm25Index(corpus.articles, { k1, b }),
 ): Bm25Retriever {
   const kept = new Map<string, Float32Array>();
@@ -57,6 +61,7 @@ export function createBm25Retriever(
     if (kept.size > KEPT_QUESTIONS) kept.delete(kept.keys().next().value!);
     return scores;
   };
+  const laws = lawBoost === 0 ? null : documentsByLaw(corpus, index.documentOf);
   const scratch = new Float32Array(index.ids.length);
   /** Valid until the next call; not to be written to. */
   const scores = ({ original, rewrite }: SearchRequest): Float32Array => {
@@ -71,6 +76,7 @@ export function createBm25Retriever(
     const bag: Bag = new Map();
     addDistinct(bag, index, rewrite, anchor.rewrite);
     addScores(all, index, bag);
+    if (laws) boostNamedLaw(all, rewrite, laws, lawBoost);
     return all;
   };
   return {
