@@ -3,6 +3,7 @@ import { Command, CommanderError, InvalidArgumentError } from 'commander';
 import { writeError } from '../base/atomic-write.ts';
 import { messageOf, UserError } from '../base/errors.ts';
 import { version } from '../base/version.ts';
+import { redisError } from '../rollout/pool/redis-refusal.ts';
 import { endpointError } from '../rollout/rollout-failure.ts';
 
 /** Exit codes: 0 done, 1 a mistake of the user's, 70 a fault of ours, 130 and 143 interrupted. */
@@ -32,7 +33,7 @@ export async function runCli(args: readonly string[], streams: Streams = process
 
 /** Says what went wrong, a fault of ours with its stack, and gives the exit code. */
 export function reportError(thrown: unknown, stderr: Pick<NodeJS.WriteStream, 'write'>): number {
-  const error = systemError(endpointError(thrown));
+  const error = systemError(redisError(endpointError(thrown)));
   if (error instanceof UserError) {
     stderr.write(`lexpo: ${error.message}\n`);
     return USER_MISTAKE;

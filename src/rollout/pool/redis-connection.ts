@@ -3,6 +3,7 @@ import { isIP } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis, type RedisOptions } from 'ioredis';
 import { messageOf, UserError } from '../../base/errors.ts';
+import { redisError } from './redis-refusal.ts';
 
 export interface RedisAddress {
   /** `redis://` or `rediss://` (TLS), with or without user, password and number of the database. */
@@ -158,7 +159,7 @@ export function tellErrors(
 ): void {
   let last = '';
   part.on('error', (error) => {
-    const line = messageOf(error);
+    const line = messageOf(redisError(error));
     if (line !== last && !/ECONN|Connection is closed|Socket closed/i.test(line)) say(`note: ${line}`);
     last = line;
   });
