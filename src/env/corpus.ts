@@ -1,4 +1,4 @@
-/** The statute corpus: JSON Lines of `{id, title, text, law?}`, read once and kept in memory. */
+/** The statute corpus: JSON Lines of `{id, title, text, law?, effectiveFrom?, effectiveTo?}`, read once and kept in memory. */
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { UserError } from '../base/errors.ts';
@@ -9,7 +9,7 @@ export interface Corpus {
   /** In the order of the file. */
   articles: Article[];
   byId: Map<string, Article>;
-  /** SHA-256 (hex) of ids, titles, texts and laws in order; the same for a plain and a gzip file. */
+  /** SHA-256 (hex) of ids, titles, texts, laws and dates in order; the same for a plain and a gzip file. */
   hash: string;
 }
 
@@ -17,11 +17,16 @@ export interface Corpus {
 export const filledString = (what: string): z.ZodString =>
   z.string().refine((text) => text.trim() !== '', { message: `${what} must not be empty` });
 
+/** A day that the calendar has, `YYYY-MM-DD`: such texts sort by time. */
+export const day = z.iso.date('a day such as 2021-01-01 is needed');
+
 const articleSchema = z.object({
   id: filledString('the id'),
   title: z.string(),
   text: filledString('the text'),
   law: z.string().nullish(),
+  effectiveFrom: day.nullish(),
+  effectiveTo: day.nullish(),
 });
 
 /**
@@ -32,11 +37,13 @@ const articleSchema = z.object({
 export async function loadCorpus(path: string): Promise<Corpus> {
   const articles: Article[] = [];
   const lineOf = new Map<string, number>();
-  await readJsonLines(path, articleSchema, ({ id, title, text, law }, line, report) => {
+  await readJsonLines(path, articleSchema, (read, line, report) => {
+    const { id, title, text, law, effectiveFrom: from, effectiveTo: to } = read;
     const before = lineOf.get(id);
     if (before !== undefined) report(`duplicate id "${id}", first on line ${before}`);
     lineOf.set(id, before ?? line);
-    articles.push(law ? { id, title, text, law } : { id, title, text });
+    if (from && to && from > to) report(`article "${id}" ends before it begins`);
+    articles.push({ id, title, text, ...(law && { law }), ...(from && { from }), ...(to && { to }) });
   });
   if (articles.length === 0) {
     throw new UserError('the corpus has no articles', path, 'give at least one line {"id", "title", "text"}');
@@ -47,8 +54,10 @@ export async function loadCorpus(path: string): Promise<Corpus> {
 /** A corpus of articles already in memory; the caller answers for distinct ids. */
 export function corpusOf(articles: Article[]): Corpus {
   const hash = createHash('sha256');
-  for (const { id, title, text, law } of articles)
-    hash.update(`${JSON.stringify([id, title, text, law ?? null])}\n`);
+  for (const { id, title, text, law, from, to } of articles) {
+    const dates = from || to ? [from ?? null, to ?? null] : [];
+    hash.update(`${JSON.stringify([id, title, text, law ?? null, ...dates])}\n`);
+  }
   return {
     articles,
     byId: new Map(articles.map((article) => [article.id, article])),

@@ -33,6 +33,24 @@ const callSchema = z.strictObject({
 });
 export type AgentCall = z.infer<typeof callSchema>;
 
+/** An article or a case as it was shown; `articles`: the ids that it is or applies. */
+const evidenceSchema = z.strictObject({
+  source: z.enum(['statute', 'precedent']),
+  id: z.string(),
+  title: z.string(),
+  text: z.string(),
+  articles: z.array(z.string()),
+});
+
+/** What the judge answered, by the name of who did. */
+const answerSchema = z.strictObject({
+  by: z.string(),
+  text: z.string(),
+  articles: z.array(z.string()),
+  choices: z.array(z.string()),
+  number: z.number().nullable(),
+});
+
 /** One round: the agent that ran, what it searched, what was dropped, the articles new to the pool. */
 const roundSchema = z.strictObject({
   agent: z.string(),
@@ -40,6 +58,9 @@ const roundSchema = z.strictObject({
   dropped: z.array(z.strictObject({ query: z.string(), reason: z.string() })),
   newIds: z.array(z.string()),
   poolSize: z.number().int(),
+  /** The Lawyer's: what the search was for, and what was shown of what it found. */
+  intent: z.string().optional(),
+  evidence: z.array(evidenceSchema).optional(),
 });
 export type Round = z.infer<typeof roundSchema>;
 
@@ -55,5 +76,9 @@ export const episodeSchema = z.strictObject({
   rounds: z.array(roundSchema),
   pool: z.array(z.string()),
   termination: terminationSchema,
+  /** The Lawyer's: null where the episode ended without one. */
+  answer: answerSchema.nullable().optional(),
+  /** Malformed turns that a message corrected. */
+  correctives: z.number().int().optional(),
 });
 export type Episode = z.infer<typeof episodeSchema>;

@@ -1,15 +1,25 @@
-/** Labelled questions: JSON Lines of `{id, query, gold}`, checked against the corpus they are about. */
+/** Labelled questions: JSON Lines of `{id, query, gold, date?, answer?, exclude?}`, checked against the corpus they are about. */
 import { z } from 'zod';
 import { UserError } from '../base/errors.ts';
 import { readJsonLines } from '../base/jsonl.ts';
-import { type Corpus, filledString } from './corpus.ts';
+import { type Corpus, day, filledString } from './corpus.ts';
 import type { Query } from './types.ts';
+
+const answerSchema = z.discriminatedUnion('kind', [
+  z.object({ kind: z.literal('articles') }),
+  z.object({ kind: z.literal('choice'), choices: z.array(z.string().regex(/^[A-Z]$/)).min(1) }),
+  z.object({ kind: z.literal('number'), value: z.number(), tolerance: z.number().min(0) }),
+  z.object({ kind: z.literal('text'), text: filledString('the text') }),
+]);
 
 /** A labelled pair as a line of JSON; further fields are ignored. */
 export const querySchema = z.object({
   id: filledString('the id'),
   query: filledString('the question'),
   gold: z.array(z.string()).min(1, 'at least one gold article id is needed'),
+  date: day.optional(),
+  answer: answerSchema.optional(),
+  exclude: z.array(z.string()).optional(),
 });
 
 /** A question as it counts for "word for word": composed characters, and white space of any kind and length as one. */

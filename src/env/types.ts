@@ -6,6 +6,9 @@ export interface Article {
   text: string;
   /** The law the article belongs to, where the corpus says so. */
   law?: string | undefined;
+  /** First and last day in force, `YYYY-MM-DD`; absent: since ever, until further notice. */
+  from?: string | undefined;
+  to?: string | undefined;
 }
 
 /** A labelled question: `gold` are ids of articles of the corpus, at least one. */
@@ -13,7 +16,20 @@ export interface Query {
   id: string;
   query: string;
   gold: string[];
+  /** The day that is asked about, `YYYY-MM-DD`: only law in force then is evidence. */
+  date?: string | undefined;
+  /** What a right answer is; absent: the gold articles. */
+  answer?: ExpectedAnswer | undefined;
+  /** Precedents that may not be found: the question's own case. */
+  exclude?: string[] | undefined;
 }
+
+/** `articles`: the gold. `choices`: letters. `number`: right within `tolerance` (≥ 0), such as months. */
+export type ExpectedAnswer =
+  | { kind: 'articles' }
+  | { kind: 'choice'; choices: string[] }
+  | { kind: 'number'; value: number; tolerance: number }
+  | { kind: 'text'; text: string };
 
 /** One found article; `score` is comparable within one result list only. */
 export interface Hit {

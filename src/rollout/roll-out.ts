@@ -125,6 +125,8 @@ export async function rollOutOnce(
     rounds: episode.rounds,
     pool: episode.pool,
     termination: episode.termination,
+    ...(episode.answer === undefined ? {} : { answer: episode.answer }),
+    ...(episode.correctives === undefined ? {} : { correctives: episode.correctives }),
     ledger: await context.score(episode, query),
     advantage: null,
     dropReason: null,
