@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { placeOf } from '../../src/base/lock-file.ts';
+import { announcementKey } from '../../src/rollout/pool/job.ts';
 import { claimTrainer, type TrainerClaim, trainerKey } from '../../src/rollout/pool/redis-claim.ts';
 import { createStage, POLICY, QUERIES, type Stage } from './pool-support.ts';
 import { hasRedis, type RedisServer, startRedis } from './redis-server.ts';
@@ -32,6 +33,16 @@ describe.skipIf(!hasRedis)('a run', () => {
     claimTrainer({ redis, prefix: 'test', run: 'run', ttlMs, say: () => {} });
   const holder = (change: object): string =>
     JSON.stringify({ token: 'other', place: 'far boot', host: 'far', pid: process.pid, ...change });
+
+  it('is announced for a minute at a time: what a killed trainer said does not hold workers of the next one', async () => {
+    const pool = await stage.pool();
+    const left = await redis.pttl(announcementKey('test', 'run'));
+    expect(left).toBeGreaterThan(0);
+    expect(left).toBeLessThanOrEqual(60_000);
+    await redis.pexpire(announcementKey('test', 'run'), 1_000);
+    await pool.announce();
+    expect(await redis.pttl(announcementKey('test', 'run'))).toBeGreaterThan(1_000);
+  });
 
   it('has one trainer, who keeps it while he says so, and leaves it free', async () => {
     const first = await take(400);

@@ -71,6 +71,8 @@ export interface RedisPool extends RolloutPool {
 type Outcome = { kind: 'ok'; trajectory: Trajectory } | { kind: 'failed'; reason: string };
 /** Between two announcements. */
 const LOOK_MS = 2_000;
+/** What a trainer that was killed announced is no longer true: workers of the next one must not be held to it. */
+const ANNOUNCED_MS = 60_000;
 /** Without a worker for so long it is told. */
 const LONELY_MS = 10_000;
 const CLOSE_MS = 5_000;
@@ -100,7 +102,7 @@ export async function openRedisPool(options: RedisPoolOptions): Promise<RedisPoo
 
   function announce(): Promise<unknown> {
     const announcement: Announcement = { facts: options.facts, endpoints: options.endpoints(), policy };
-    return redis.set(announcementKey(prefix, run), JSON.stringify(announcement));
+    return redis.set(announcementKey(prefix, run), JSON.stringify(announcement), 'PX', ANNOUNCED_MS);
   }
 
   async function announceNow(): Promise<void> {
