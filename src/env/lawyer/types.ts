@@ -3,7 +3,7 @@
  * Lawyer decides turn by turn whether to search statutes with an intent, search precedents, or stop; a judge
  * that is never trained writes the answer from what was found.
  */
-import type { Message } from '../types.ts';
+import type { Message, Query } from '../types.ts';
 
 /** One turn of the policy, parsed. */
 export type LawyerAction =
@@ -61,7 +61,7 @@ export interface Answer {
 export interface Judge {
   /** Named in logs and records; a stand-in says that it is one. */
   name: string;
-  answer(question: string, evidence: readonly Evidence[]): Promise<Answer>;
+  answer(question: Pick<Query, 'query' | 'answer'>, evidence: readonly Evidence[]): Promise<Answer>;
 }
 
 /**
