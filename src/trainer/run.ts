@@ -220,6 +220,7 @@ async function train(parts: RunParts, start: Progress): Promise<Progress> {
   const { config, data, learner, target, screen, signal, folder } = parts;
   const metrics = await openMetrics(folder.metrics, parts.resumed?.progress.step);
   const bar = screen.start('step', config.train.steps, start.step);
+  parts.monitor.figures(start.step, {});
   const loop: LoopParts = {
     config,
     context: parts.context,
