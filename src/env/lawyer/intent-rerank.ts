@@ -1,0 +1,126 @@
+/**
+ * The second stage of a statute search: what was found, reranked for the intent of the search (Legal-R1: an LLM
+ * rerank conditioned on the intent). Any chat model, or words that articles of such a kind use.
+ */
+import { z } from 'zod';
+import { messageOf } from '../../base/errors.ts';
+import type { Article, Message } from '../types.ts';
+import type { ChatModel } from './types.ts';
+
+/** One candidate; `score` of the first stage, comparable within one list. */
+export interface Candidate {
+  article: Pick<Article, 'id' | 'title' | 'text'>;
+  score: number;
+}
+
+export interface IntentRequest {
+  original: string;
+  query: string;
+  intent: string;
+}
+
+/** The best `keep` of the candidates, best first. Rejects when it cannot say. */
+export interface IntentReranker {
+  /** A stand-in says that it is one. */
+  name: string;
+  rerank(request: IntentRequest, candidates: readonly Candidate[], keep: number): Promise<Candidate[]>;
+}
+
+/** Words by which an intent is known, and what articles that serve it say. */
+const CUES: readonly { intent: RegExp; text: RegExp }[] = [
+  {
+    intent: /量刑|刑期|刑罚|处罚|刑|sentenc|penalt|punish/i,
+    text: /处[^。；]*(?:死刑|无期徒刑|有期徒刑|拘役|管制|罚金)|imprison|fine/i,
+  },
+  {
+    intent: /例外|免除|除外|减轻|从轻|阻却|excepti|exempt|mitigat/i,
+    text: /但是|除外|不适用|不是犯罪|不负|免除|减轻|从轻|except|unless/i,
+  },
+  { intent: /定义|概念|含义|是什么|definition|meaning/i, text: /是指|所称|包括|means|refers to/i },
+  {
+    intent: /程序|期限|时效|管辖|procedure|time limit|deadline/i,
+    text: /期限|日内|以内|时效|申请|受理|within|days/i,
+  },
+  { intent: /赔偿|责任|救济|liabil|compensat|remed/i, text: /赔偿|责任|返还|补偿|liable|compensat/i },
+  {
+    intent: /要件|构成|成立|element|constitut/i,
+    text: /的，|应当|不得|以[^。；]{1,12}为目的|who|any person/i,
+  },
+];
+
+/** What an article that serves the intent gains over one that does not, as a share of the best score. */
+const CUE_WEIGHT = 0.15;
+
+/** The stand-in for a model: first-stage scores, and a share of the best for what says what the intent asks for. */
+export const lexicalIntentReranker: IntentReranker = {
+  name: 'lexical (stand-in)',
+  async rerank({ intent }, candidates, keep) {
+    const cue = CUES.find((one) => one.intent.test(intent));
+    const best = candidates.reduce((most, { score }) => Math.max(most, score), 0);
+    const rescored = candidates.map(({ article, score }) => ({
+      article,
+      score: score + (cue?.text.test(article.text) ? CUE_WEIGHT * best : 0),
+    }));
+    return rescored.sort(byScoreThenId).slice(0, keep);
+  },
+};
+
+const byScoreThenId = (a: Candidate, b: Candidate): number =>
+  b.score - a.score || (a.article.id < b.article.id ? -1 : a.article.id > b.article.id ? 1 : 0);
+
+/** Numbers of the candidates, the best first. */
+const answerSchema = z.strictObject({ best: z.array(z.number().int().min(1)) });
+
+/** Characters of an article that the model reads. */
+const READ_CHARS = 300;
+const MAX_TOKENS = 256;
+
+/** A reranker that asks a model for the numbers of the best candidates; what it leaves out is dropped. */
+export function modelIntentReranker(chat: ChatModel): IntentReranker {
+  return {
+    name: chat.name,
+    async rerank(request, candidates, keep) {
+      if (candidates.length === 0) return [];
+      const text = await chat.chat(promptOf(request, candidates, keep), {
+        maxTokens: MAX_TOKENS,
+        temperature: 0,
+      });
+      const numbers = [...new Set(readNumbers(text, chat.name))];
+      const stranger = numbers.find((number) => number > candidates.length);
+      if (stranger !== undefined)
+        throw new Error(`${chat.name}: there is no candidate ${stranger} of ${candidates.length}`);
+      return numbers.slice(0, keep).map((number) => candidates[number - 1]!);
+    },
+  };
+}
+
+function promptOf(
+  { original, query, intent }: IntentRequest,
+  candidates: readonly Candidate[],
+  keep: number,
+): Message[] {
+  const lines = candidates.map(
+    ({ article }, i) => `${i + 1}. ${article.title}：${[...article.text].slice(0, READ_CHARS).join('')}`,
+  );
+  return [
+    {
+      role: 'system',
+      content:
+        `You choose statute articles for a lawyer's search. Read the question, the search and what it is for. ` +
+        `Answer with one JSON object, {"best":[numbers]}: at most ${keep} articles that serve this purpose, best first; leave out those that do not.`,
+    },
+    {
+      role: 'user',
+      content: `Question: ${original}\nSearch: ${query}\nPurpose: ${intent}\n\nArticles:\n${lines.join('\n')}`,
+    },
+  ];
+}
+
+function readNumbers(text: string, who: string): number[] {
+  try {
+    const [object] = /\{[^{}]*\}/.exec(text) ?? [''];
+    return answerSchema.parse(JSON.parse(object)).best;
+  } catch (error) {
+    throw new Error(`${who}: no list of numbers (${messageOf(error).slice(0, 120)})`);
+  }
+}

@@ -1,0 +1,113 @@
+/**
+ * The teacher's stand-in: it knows the gold, and searches with the real tools for what a good Lawyer would search.
+ * It asks for a gold article that is still missing in terms of that article's own text, for precedents now and
+ * then, and stops once everything is found. Some choices are drawn, so that a policy learns which searches may be
+ * made rather than one fixed sequence.
+ */
+import { type Random, stream } from '../../base/random.ts';
+import { type DemonstratedEpisode, recordedPolicy } from '../demonstration.ts';
+import { rewriteTarget, type TargetSource } from '../malr/demonstration-targets.ts';
+import type { Article, Query } from '../types.ts';
+import type { LawyerConfig } from './config.ts';
+import { type LawyerTools, runLawyerEpisode } from './episode.ts';
+import type { Evidence, LawyerAction, PrecedentSearch, StatuteSearch } from './types.ts';
+
+/** Chance of a search of precedents, where there are some and none was made yet. */
+const PRECEDENT_SHARE = 0.25;
+/** Searches after which the teacher stops whatever is missing: what three do not find the fourth rarely does. */
+const MOST_SEARCHES = 4;
+
+export interface LawyerDemonstrateOptions {
+  config: LawyerConfig;
+  source: TargetSource;
+  /** Episodes per question, ≥ 1. */
+  rollouts: number;
+  seed: number;
+}
+
+/** Plays; in order of question and rollout. The same seed gives the same. */
+export async function demonstrateLawyer(
+  queries: readonly Query[],
+  tools: LawyerTools,
+  { config, source, rollouts, seed }: LawyerDemonstrateOptions,
+): Promise<DemonstratedEpisode[]> {
+  const played: DemonstratedEpisode[] = [];
+  for (const query of queries)
+    for (let rollout = 0; rollout < rollouts; rollout++) {
+      const random = stream(seed, 'demonstrate', query.id, rollout);
+      const { watched, found } = watch(tools);
+      const next = oracleOf(query, source, random, tools.precedents !== null);
+      const { policy, calls } = recordedPolicy(query.id, () => turnText(next(found), config));
+      const episode = await runLawyerEpisode(query, watched, policy, config);
+      played.push({ queryId: query.id, rollout, calls, episode });
+    }
+  return played;
+}
+
+/** Turn by turn what to do, given the articles found so far. Throws for a gold id that the corpus lacks. */
+function oracleOf(
+  query: Query,
+  source: TargetSource,
+  random: Random,
+  hasPrecedents: boolean,
+): (found: ReadonlySet<string>) => LawyerAction {
+  const golds = query.gold.map((id): Article => {
+    const gold = source.articles.get(id);
+    if (gold === undefined) throw new Error(`gold article ${id} of ${query.id} is not in the corpus`);
+    return gold;
+  });
+  let searches = 0;
+  let precedents = 0;
+  return (found) => {
+    const missing = golds.filter(({ id }) => !found.has(id));
+    if ((missing.length === 0 && searches > 0) || searches >= MOST_SEARCHES) return { kind: 'STOP' };
+    searches++;
+    const gold = missing[random.int(missing.length)] ?? golds[0]!;
+    const terms = rewriteTarget(
+      searches > 1 ? 'repair' : 'rewrite_single',
+      gold,
+      query.query,
+      source,
+      random,
+    );
+    if (hasPrecedents && precedents === 0 && random.next() < PRECEDENT_SHARE) {
+      precedents++;
+      return { kind: 'PRECEDENT', query: terms, charges: [] };
+    }
+    return { kind: 'STATUTE', query: terms, intent: random.next() < 0.5 ? '要件' : '量刑' };
+  };
+}
+
+/** An action as the pack writes it. */
+export function turnText(action: LawyerAction, { prompts }: Pick<LawyerConfig, 'prompts'>): string {
+  if (prompts !== 'zh-compact') {
+    const { kind, ...rest } = action;
+    return JSON.stringify({ action: kind, ...rest });
+  }
+  switch (action.kind) {
+    case 'STATUTE':
+      return `法：${action.intent}：${action.query}`;
+    case 'PRECEDENT':
+      return `案：${action.query}`;
+    case 'STOP':
+      return '止';
+  }
+}
+
+/** The tools, and the set of all articles that their searches have brought so far. */
+function watch(tools: LawyerTools): { watched: LawyerTools; found: Set<string> } {
+  const found = new Set<string>();
+  const see = (evidence: Evidence[]): Evidence[] => {
+    for (const id of evidence.flatMap(({ articles }) => articles)) found.add(id);
+    return evidence;
+  };
+  const statutes: StatuteSearch = {
+    ...tools.statutes,
+    search: async (request) => see(await tools.statutes.search(request)),
+  };
+  const inner = tools.precedents;
+  const precedents: PrecedentSearch | null = inner && {
+    search: async (request) => see(await inner.search(request)),
+  };
+  return { watched: { ...tools, statutes, precedents }, found };
+}
