@@ -73,8 +73,14 @@ export async function openFlows(options: FlowOptions): Promise<Flows> {
   });
   tellErrors(parents, say);
 
+  /**
+   * Children first: a parent that loses them is taken for one that is done. And BullMQ's obliterate leaves parents
+   * that wait for children. One of a killed trainer would pass for ours, which has the same name.
+   */
   async function clear(): Promise<void> {
-    for (const queue of [groups, rollouts]) await queue.obliterate({ force: true });
+    for (const queue of [rollouts, groups]) await queue.obliterate({ force: true });
+    const left = await groups.getWaitingChildren();
+    await Promise.all(left.map(({ id }) => groups.remove(id!)));
   }
 
   /** The parent of a flow: all its children have ended. Of a flow that nobody waits for there is nothing to do. */
@@ -135,6 +141,12 @@ export async function openFlows(options: FlowOptions): Promise<Flows> {
           wait(left(), signal),
         ]);
         if (known === 0) return 'lost';
+        const finished = await Promise.race([
+          redis.zscore(`${prefix}:${names.groups}:completed`, id),
+          wait(left(), signal),
+        ]);
+        // Another process took it: nobody will tell us any more.
+        if (finished) return await Promise.race([told, wait(0).then(() => 'lost' as const)]);
       }
     } finally {
       waiting.delete(id);
