@@ -1,7 +1,8 @@
+import { spawn } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, renameSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
-import { openHeartbeat, silenceOf } from './lock-file.ts';
+import { isAlive, openHeartbeat, silenceOf } from './lock-file.ts';
 import { temporaryFolder } from './test-support.ts';
 
 const folder = temporaryFolder();
@@ -40,3 +41,16 @@ test('of a file that is gone there is no silence', () => {
   expect(silenceOf(join(folder, 'none'), 'probe')).toBeNull();
   expect(existsSync(join(folder, 'none.probe'))).toBe(false);
 });
+
+test.skipIf(!existsSync('/proc/self/stat'))(
+  'a process that was killed and not yet reaped is not alive',
+  () => {
+    const child = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)'], { stdio: 'ignore' });
+    expect(isAlive(child.pid!)).toBe(true);
+    child.kill('SIGKILL');
+    // Without a turn of the event loop nobody reaps it.
+    const stat = () => readFileSync(`/proc/${child.pid}/stat`, 'utf8');
+    while (!/\) Z /.test(stat())) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5);
+    expect(isAlive(child.pid!)).toBe(false);
+  },
+);

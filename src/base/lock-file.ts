@@ -37,10 +37,21 @@ export function placeOf(): string {
 export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);
-    return true;
+    return !hasEnded(pid);
   } catch (error) {
     // EPERM: alive, but not ours to signal.
     return (error as NodeJS.ErrnoException).code !== 'ESRCH';
+  }
+}
+
+/** It was killed, and its parent has not asked for its exit code yet: in a container without init, never. */
+function hasEnded(pid: number): boolean {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    return stat.slice(stat.lastIndexOf(')') + 2).startsWith('Z');
+  } catch {
+    // No such thing on this system, or it is gone this moment: the next look tells.
+    return false;
   }
 }
 
