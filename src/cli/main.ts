@@ -184,6 +184,35 @@ function createProgram(streams: Streams, exit: (code: number) => void): Command 
     );
 
   program
+    .command('synthesize')
+    .description("demonstrations: a teacher's episodes of the training questions, the right and clean ones")
+    .argument('<config>', 'YAML file; its assistants.teacher plays, else the stand-in that knows the gold')
+    .requiredOption('--out <file>', 'where to write them, .jsonl or .jsonl.gz; a report goes beside it')
+    .option('--rollouts <n>', 'episodes a question', whole(1, 1000), 2)
+    .option('--accept <worth>', 'least answer accuracy (recall for LegalMALR) that is kept', fraction, 0.5)
+    .option('--test <file>', 'a further test file that must not be given away; may be repeated', collect, [])
+    .option('--ngram <n>', 'characters of a fingerprint', whole(1, 1000), 20)
+    .option('--max-overlap <share>', "refuse texts with so much of a test text's fingerprints", fraction, 0.3)
+    .option('--force', 'replace an earlier file')
+    .option('--seed <n>', 'sets every random stream', whole(0, 2 ** 31 - 1))
+    .option('--set <path=value>', 'set a key of the configuration; may be repeated', collect, [])
+    .action(async (config, options) =>
+      exit(await (await import('./synthesize.ts')).synthesizeCommand(config, options, streams)),
+    );
+
+  program
+    .command('sft')
+    .description('an adapter from demonstrations alone, for GRPO to start from (lora.start)')
+    .argument('<config>', 'YAML file with a section sft')
+    .requiredOption('--out <folder>', 'where to write the adapter')
+    .option('--demonstrations <file>', 'a file of lexpo synthesize (default: sft.demonstrations)')
+    .option('--seed <n>', 'sets every random stream', whole(0, 2 ** 31 - 1))
+    .option('--set <path=value>', 'set a key of the configuration; may be repeated', collect, [])
+    .action(async (config, options) =>
+      exit(await (await import('./sft.ts')).sftCommand(config, options, streams)),
+    );
+
+  program
     .command('build-model')
     .description("make a configuration's base model, if it says how and the folder is absent")
     .argument('<config>', 'YAML file with a section model.build')
@@ -196,6 +225,13 @@ function createProgram(streams: Streams, exit: (code: number) => void): Command 
 }
 
 const collect = (value: string, before: string[]): string[] => [...before, value];
+
+/** A share, in [0, 1]. */
+const fraction = (text: string): number => {
+  const value = text.trim() === '' ? Number.NaN : Number(text);
+  if (value >= 0 && value <= 1) return value;
+  throw new InvalidArgumentError('It must be a number from 0 to 1.');
+};
 
 /** A parser of whole numbers from `least` to `most`. */
 const whole =

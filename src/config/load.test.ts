@@ -33,7 +33,7 @@ describe('a good configuration', () => {
     expect(config.run).toEqual({ name: 'demo', dir: 'runs', seed: 1 });
     expect(config.rollout.groupSize).toBe(8);
     expect(config.retrieval.anchor).toEqual({ original: 1, rewrite: 0.5 });
-    expect(config.reward.recallAt).toBeNull();
+    expect(config.reward).toMatchObject({ kind: 'malr', recallAt: null });
     expect(config.sft).toBeUndefined();
     expect(config.lora.targets).toHaveLength(7);
   });
@@ -64,7 +64,7 @@ describe('--set and --seed', () => {
     expect(config.env.prompts).toBe('en');
     expect(config.lora.targets).toEqual(['q_proj', 'v_proj']);
     expect(config.sft?.share).toBe(0.5);
-    expect(config.reward.recallAt).toBe(5);
+    expect(config.reward).toMatchObject({ recallAt: 5 });
     expect(config.retrieval.anchor).toEqual({ original: 0, rewrite: 1 });
     expect(config.run.seed).toBe(7);
   });
@@ -75,8 +75,7 @@ describe('--set and --seed', () => {
       set: ['sft=null', 'reward.recallAt=null', 'reward.step=null'],
     });
     expect(config.sft).toBeUndefined();
-    expect(config.reward.recallAt).toBeNull();
-    expect(config.reward.step).toBe(-0.05);
+    expect(config.reward).toMatchObject({ recallAt: null, step: -0.05 });
   });
 
   test('unknown paths, wrong forms and wrong values are named with what was typed', () => {

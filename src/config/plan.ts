@@ -48,7 +48,11 @@ export interface MemoryEstimate {
 export function planRun(config: Config, facts: PlanFacts): RunPlan {
   const { rollout, env, train, eval: evaluation, sft } = config;
   const rollouts = train.steps * rollout.queriesPerStep * rollout.groupSize;
-  const perRound = rollout.maxTokens.planner + rollout.maxTokens.rewriter;
+  const { planner, rewriter, lawyer } = rollout.maxTokens;
+  const perEpisode =
+    env.kind === 'lawyer'
+      ? Math.min(env.maxTurns * lawyer, env.maxPolicyTokens + lawyer)
+      : env.maxRounds * (planner + rewriter);
   const evaluations = evaluationSteps(train.steps, train.evalEvery);
   const all = facts.validationQueries;
   const within = Math.min(evaluation.queries ?? all, all);
@@ -59,7 +63,7 @@ export function planRun(config: Config, facts: PlanFacts): RunPlan {
     steps: train.steps,
     rollouts,
     epochs: (train.steps * rollout.queriesPerStep) / facts.trainQueries,
-    rolloutTokens: rollouts * env.maxRounds * perRound,
+    rolloutTokens: rollouts * perEpisode,
     demonstrations: sft ? Math.ceil(facts.trainQueries * sft.share) * sft.rolloutsPerQuery : 0,
     evaluations,
     evaluationEpisodes: whole * all + (evaluations.length - whole) * within + report,

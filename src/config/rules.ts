@@ -34,7 +34,14 @@ export function brokenRules(config: unknown): RuleBreak[] {
   atMost('eval.k', 'env.poolLimit');
   atMost('reward.recallAt', 'env.poolLimit');
   atLeast('learner.tokensPerPass', 'learner.maxTreeTokens');
-  for (const path of ['rollout.maxTokens.planner', 'rollout.maxTokens.rewriter']) {
+  const kind = text('env.kind') ?? 'malr';
+  rule(
+    kind !== (text('reward.kind') ?? 'malr'),
+    'reward.kind',
+    `must be ${kind}, as env.kind is`,
+  );
+  const callers = kind === 'lawyer' ? ['lawyer'] : ['planner', 'rewriter'];
+  for (const path of callers.map((caller) => `rollout.maxTokens.${caller}`)) {
     const limit = number('learner.maxTreeTokens');
     rule(
       number(path) >= limit,

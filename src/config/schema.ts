@@ -6,10 +6,10 @@
  */
 import { z } from 'zod';
 import { LORA_MODULES } from '../engine/peft.ts';
-import { PACK_NAMES } from '../env/malr/config.ts';
 import { assistants } from './assistants-schema.ts';
 import { endpoint } from './endpoint-schema.ts';
-import { atLeastZero, beta, count, filled, positive, share, weight } from './fields.ts';
+import { env, reward } from './environment-schema.ts';
+import { atLeastZero, beta, count, filled, positive, share } from './fields.ts';
 import { learner } from './learner-schema.ts';
 import { log, monitor } from './observe-schema.ts';
 import { pool } from './pool-schema.ts';
@@ -76,24 +76,6 @@ const retrieval = z.strictObject({
   keep: count.default(10),
 });
 
-const env = z.strictObject({
-  kind: z.literal('malr').default('malr'),
-  prompts: z.enum(PACK_NAMES).default('zh'),
-  maxRounds: count.max(16).default(4),
-  diminishing: z.enum(['report', 'stop']).default('report'),
-  noGrowthRounds: count.default(2),
-  allowOriginal: z.boolean().default(true),
-  allowEarlyTerminate: z.boolean().default(false),
-  /** A reformulation with a larger share of terms unknown to the corpus is dropped. */
-  unknownTermLimit: share.default(0.5),
-  maxDecomposed: count.default(4),
-  maxQueryChars: count.default(200),
-  /** Unusable rewriter outputs that an episode survives; the next one is an invalid termination. */
-  toleratedBadRewrites: z.number().int().min(0).default(0),
-  /** Articles kept in the reported pool. */
-  poolLimit: count.default(20),
-});
-
 const rollout = z.strictObject({
   queriesPerStep: count.max(100_000).default(16),
   groupSize: z
@@ -109,27 +91,15 @@ const rollout = z.strictObject({
   topP: positive.max(1).default(1),
   /** Samples come from so many of the likeliest tokens; 0: from all. */
   topK: z.number().int().min(0).max(1_000_000).default(0),
-  maxTokens: z.strictObject({ planner: count.default(16), rewriter: count.default(64) }).prefault({}),
+  /** Of one call, by what makes it: LegalMALR's planner and rewriters, Legal-R1's Lawyer. */
+  maxTokens: z
+    .strictObject({ planner: count.default(16), rewriter: count.default(64), lawyer: count.default(512) })
+    .prefault({}),
   /** Agent calls under way at once. */
   concurrency: count.max(65_536).default(256),
   deadlineMs: count.max(86_400_000).default(60_000),
   /** Attempts a member, the first included: a failed one is sampled anew. */
   maxAttempts: count.default(2),
-});
-
-const reward = z.strictObject({
-  recall: weight.default(1),
-  /** Recall over the first k of the ranked pool; null: over the whole pool, as in the paper. */
-  recallAt: count.nullable().default(null),
-  /** A cost: added once a round. */
-  step: z.number().min(-1e6).max(0).default(-0.05),
-  hit: weight.default(0.2),
-  /** A penalty: added once to an invalid termination. */
-  invalid: z.number().min(-1e6).max(0).default(-5),
-  rank: weight.default(0),
-  marginal: weight.default(0),
-  searchRank: weight.default(0),
-  credit: z.enum(['trajectory', 'return-to-go']).default('trajectory'),
 });
 
 const advantage = z.strictObject({

@@ -10,7 +10,7 @@ import { createTableEndpoint, ledgerOf, tableContext, tableQuery } from '../trai
 import { type EvaluationOptions, evaluatePolicy, judge } from './evaluate-policy.ts';
 
 const policy = { version: 0, model: BASE_MODEL };
-const sampling = { temperature: 0, maxTokens: { planner: 6, rewriter: 6 }, maxAttempts: 1 };
+const sampling = { temperature: 0, maxTokens: { planner: 6, rewriter: 6, lawyer: 64 }, maxAttempts: 1 };
 const options: EvaluationOptions = { k: 3, sampling, sample: 0 };
 const model = tableModel(8, 1);
 const questions: Query[] = Array.from({ length: 7 }, (_, i) => ({ ...tableQuery(i + 1, 1), id: `q${i}` }));

@@ -13,7 +13,7 @@ const sampling: Sampling = {
   temperature: 0.8,
   topP: 0.9,
   topK: 7,
-  maxTokens: { planner: 4, rewriter: 9 },
+  maxTokens: { planner: 4, rewriter: 9, lawyer: 64 },
   maxAttempts: 2,
 };
 const query: Query = { id: 'q1', query: 'what', gold: ['a1'] };

@@ -26,7 +26,7 @@ export interface Sampling {
   /** As in `CompletionCall`. */
   topP?: number;
   topK?: number;
-  maxTokens: { planner: number; rewriter: number };
+  maxTokens: { planner: number; rewriter: number; lawyer: number };
   /** Attempts per member, at least 1: a failed one is sampled anew from another stream. */
   maxAttempts: number;
   /** What the prompt and the longest output of a call may come to; a longer one fails the rollout. */
@@ -66,7 +66,8 @@ function endpointPolicy(
   return async ({ role, callIndex, messages }) => {
     if (signal?.aborted) throw new RolloutFailure('cancelled', 'the rollout was given up');
     const promptIds = context.renderPrompt(messages);
-    const maxTokens = role === 'planner' ? sampling.maxTokens.planner : sampling.maxTokens.rewriter;
+    const { planner, rewriter, lawyer } = sampling.maxTokens;
+    const maxTokens = role === 'planner' ? planner : role === 'lawyer' ? lawyer : rewriter;
     const { maxCallTokens = Number.POSITIVE_INFINITY } = sampling;
     if (promptIds.length + maxTokens > maxCallTokens) {
       const what = `a prompt of ${promptIds.length} tokens and an output of up to ${maxTokens}`;

@@ -6,9 +6,12 @@ import type { Config } from '../config/schema.ts';
 import type { Corpus } from '../env/corpus.ts';
 import type { DemonstratedEpisode } from '../env/demonstration.ts';
 import type { Episode } from '../env/episode.ts';
+import type { PrecedentSet } from '../env/lawyer/precedents/precedent-set.ts';
 import type { Bm25Retriever } from '../env/retrieval/bm25.ts';
 import type { Policy, Query } from '../env/types.ts';
+import type { Reference } from '../reward/lawyer/alignment.ts';
 import type { Ledger } from '../reward/ledger-schema.ts';
+import { lawyerEnvironment } from './lawyer-environment.ts';
 import { malrEnvironment } from './malr-environment.ts';
 
 export interface Environment {
@@ -31,6 +34,10 @@ export interface Environment {
 
 export interface EnvironmentData {
   corpus: Corpus;
+  /** Judgments, where the configuration names some. */
+  precedents?: PrecedentSet | undefined;
+  /** A teacher's searches by question, where `sft.demonstrations` names a file of them. */
+  references?: ReadonlyMap<string, Reference> | undefined;
 }
 
 export interface EnvironmentOptions {
@@ -46,5 +53,10 @@ export function createEnvironment(
   data: EnvironmentData,
   options: EnvironmentOptions = {},
 ): Environment {
-  return malrEnvironment(config, data, options);
+  switch (config.env.kind) {
+    case 'malr':
+      return malrEnvironment(config, data, options);
+    case 'lawyer':
+      return lawyerEnvironment(config, data, options);
+  }
 }

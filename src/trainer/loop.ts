@@ -21,7 +21,7 @@ import type { Checkpoint, Progress } from './checkpoint.ts';
 import { treeLimits } from './create-learner.ts';
 import { assignCredit, type CreditConfig } from './credit.ts';
 import type { Learner } from './learner/learner.ts';
-import { rewardConfig } from './malr-environment.ts';
+import { type MalrReward, rewardConfig } from './malr-environment.ts';
 import { limitsUnder, limitsWhenStale, mismatchAlarms } from './mismatch.ts';
 import { learningRateAt } from './optimizer.ts';
 import { type UpdateStats, updatePolicy } from './policy-update.ts';
@@ -115,15 +115,20 @@ export async function trainLoop(parts: LoopParts, start: Progress): Promise<Prog
 function creditOf({ config, train }: LoopParts): CreditConfig {
   const { refill: _, ...advantage } = config.advantage;
   const { minGroup } = config.rollout;
-  const reward = rewardConfig(config);
-  const goldOf = new Map(train.map((query) => [query.id, query.gold]));
   return {
     ...advantage,
     minGroup,
-    ...(config.reward.credit === 'return-to-go'
-      ? { roundReturns: (t: Trajectory) => roundReturns(t, goldOf.get(t.queryId)!, reward) }
+    ...(config.reward.kind === 'malr' && config.reward.credit === 'return-to-go'
+      ? { roundReturns: returnsByRound(config.reward, train) }
       : {}),
   };
+}
+
+/** The returns of a trajectory from each round on. */
+function returnsByRound(settings: MalrReward, train: readonly Query[]): (t: Trajectory) => number[] {
+  const reward = rewardConfig(settings);
+  const goldOf = new Map(train.map((query) => [query.id, query.gold]));
+  return (t) => roundReturns(t, goldOf.get(t.queryId)!, reward);
 }
 
 function openAhead({ config, pool, train }: LoopParts, credit: CreditConfig): Ahead {

@@ -1,4 +1,5 @@
 /** LegalMALR as an environment: planner and rewriters over the corpus, with the reward of the paper. */
+import { once } from '../base/once.ts';
 import type { Config } from '../config/schema.ts';
 import type { Episode } from '../env/episode.ts';
 import type { MalrConfig } from '../env/malr/config.ts';
@@ -14,21 +15,26 @@ import type { RewardConfig } from '../reward/config.ts';
 import { type RetrievalFacts, scoreEpisode } from '../reward/ledger.ts';
 import type { Environment, EnvironmentData, EnvironmentOptions } from './environment.ts';
 
-const malrConfig = ({ env, retrieval }: Config): MalrConfig => {
+const malrConfig = (env: MalrEnv, { retrieval }: Config): MalrConfig => {
   const { kind: _, ...malr } = env;
   return { ...malr, topK: retrieval.topK, keep: retrieval.keep };
 };
 
-export const rewardConfig = ({ reward }: Config): RewardConfig => {
-  const { recallAt, credit: _, ...weights } = reward;
-  return { recallAt, weights };
-};
+type MalrEnv = Extract<Config['env'], { kind: 'malr' }>;
+export type MalrReward = Extract<Config['reward'], { kind: 'malr' }>;
+
+export const rewardConfig = ({ kind: _, credit: __, recallAt, ...weights }: MalrReward): RewardConfig => ({
+  recallAt,
+  weights,
+});
 
 export function malrEnvironment(
   config: Config,
   { corpus }: EnvironmentData,
   { rewriteWeight, like }: EnvironmentOptions,
 ): Environment {
+  const { env, reward: paid } = config;
+  if (env.kind !== 'malr' || paid.kind !== 'malr') throw new Error(`not for ${env.kind} and ${paid.kind}`);
   const { k1, b, anchor, lawBoost, rerank, keep } = config.retrieval;
   const weights = { ...anchor, ...(rewriteWeight === undefined ? {} : { rewrite: rewriteWeight }) };
   const retriever = createBm25Retriever(corpus, { k1, b, anchor: weights, lawBoost }, like?.retriever.index);
@@ -39,8 +45,8 @@ export function malrEnvironment(
     rankPool: (searches) => rankPool(searches),
   };
   const terms = once(() => mineTerms(corpus.articles));
-  const malr = malrConfig(config);
-  const reward = rewardConfig(config);
+  const malr = malrConfig(env, config);
+  const reward = rewardConfig(paid);
   return {
     retriever,
     runEpisode: (query, policy) => runEpisode(query, tools, policy, malr),
@@ -56,15 +62,6 @@ export function malrEnvironment(
     // The player that knows the gold is LegalMALR's own way of a warm start, not in place of a model.
     standIns: [],
     worth: ({ terms }) => terms.find(({ name }) => name === 'recall')!.raw,
-  };
-}
-
-/** What `make` gives, made when it is first asked for. */
-function once<T>(make: () => T): () => T {
-  let made: { value: T } | null = null;
-  return () => {
-    made ??= { value: make() };
-    return made.value;
   };
 }
 

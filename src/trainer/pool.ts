@@ -124,7 +124,7 @@ const PLACES = /^(data|model|endpoint)\./;
 /** What trainer and worker must have alike: version, settings, data, base model, and how prompts are rendered. */
 export function runFacts(
   config: Config,
-  { corpus, train, validation }: Data,
+  { corpus, precedents, train, validation }: Data,
   model: Model,
   baseWeights: string,
 ): Facts {
@@ -134,6 +134,7 @@ export function runFacts(
   return {
     'lexpo version': version(),
     'hash of data.corpus': corpus.hash,
+    ...(precedents ? { 'hash of data.precedents': precedents.hash } : {}),
     'hash of data.train': shortHash(train),
     'hash of data.validation': shortHash(validation),
     'hash of the weights of model.path': baseWeights,

@@ -6,8 +6,10 @@ import { shortHash } from '../base/hash.ts';
 import type { Config } from '../config/schema.ts';
 import { type DecoderConfig, readDecoderConfig } from '../engine/model-config.ts';
 import { type Corpus, loadCorpus } from '../env/corpus.ts';
+import { loadPrecedents, type PrecedentSet } from '../env/lawyer/precedents/precedent-set.ts';
 import { loadQueries, wordsOf } from '../env/queries.ts';
 import type { Message, Query } from '../env/types.ts';
+import type { Reference } from '../reward/lawyer/alignment.ts';
 import {
   endOfTurn,
   loadChatTemplate,
@@ -20,9 +22,12 @@ import { loadTokenizer, type TextTokenizer } from '../rollout/tokenizer.ts';
 import { buildBaseModel } from './build-base-model.ts';
 import type { Environment } from './environment.ts';
 import { sharedSettings } from './same-run.ts';
+import { readDemonstrations, referencesOf } from './sft/demonstration-file.ts';
 
 export interface Data {
   corpus: Corpus;
+  precedents?: PrecedentSet | undefined;
+  references?: ReadonlyMap<string, Reference> | undefined;
   train: Query[];
   validation: Query[];
 }
@@ -40,8 +45,13 @@ export interface Model {
  * and the weights of the base model.
  * What it may change is left out: `same-run.ts`.
  */
-export function configHash(config: Config, { corpus, train, validation }: Data, weights: string): string {
-  return shortHash([[...sharedSettings(config)], corpus.hash, train, validation, weights]);
+export function configHash(
+  config: Config,
+  { corpus, precedents, references, train, validation }: Data,
+  weights: string,
+): string {
+  const more = [precedents?.hash, references && [...references]].filter((one) => one !== undefined);
+  return shortHash([[...sharedSettings(config)], corpus.hash, train, validation, weights, ...more]);
 }
 
 /** Sampling as in training, for episodes that nothing is learnt from. */
@@ -65,10 +75,14 @@ export const greedySampling = (config: Config): Sampling => {
 };
 
 /** Reads corpus and questions; all their mistakes are UserErrors. */
-export async function loadData({ data }: Pick<Config, 'data'>): Promise<Data> {
+export async function loadData({ data, sft, env }: Pick<Config, 'data' | 'sft' | 'env'>): Promise<Data> {
   const corpus = await loadCorpus(data.corpus);
   return {
     corpus,
+    ...(data.precedents === undefined ? {} : { precedents: await loadPrecedents(data.precedents) }),
+    ...(sft?.demonstrations !== undefined && env.kind === 'lawyer'
+      ? { references: referencesOf(await readDemonstrations(sft.demonstrations)) }
+      : {}),
     train: await loadQueries(data.train, corpus),
     validation: await loadQueries(data.validation, corpus),
   };

@@ -38,7 +38,7 @@ describe('sampleStep', () => {
     refill: 0,
     seed: 7,
   };
-  const sampling = { temperature: 1, maxTokens: { planner: 2, rewriter: 2 }, maxAttempts: 1 };
+  const sampling = { temperature: 1, maxTokens: { planner: 2, rewriter: 2, lawyer: 64 }, maxAttempts: 1 };
   const take = (
     teaches: (group: Trajectory[]) => boolean,
     {

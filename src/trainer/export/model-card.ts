@@ -196,13 +196,21 @@ function withoutPlaces(value: unknown): unknown {
 function expects({ env, rollout, retrieval }: Config): string {
   return [
     '## What it expects',
-    `The environment ${code(env.kind)} with the prompts ${code(env.prompts)}, at most ${env.maxRounds} rounds, ` +
+    `The environment ${code(env.kind)} with the prompts ${code(env.prompts)}, ` +
+      `at most ${env.kind === 'malr' ? `${env.maxRounds} rounds` : `${env.maxTurns} turns`}, ` +
       `first-stage search ${code(retrieval.kind)} (${retrieval.topK} found, ${retrieval.keep} kept a search). ` +
-      `It was sampled at temperature ${rollout.temperature}, with at most ${rollout.maxTokens.planner} tokens for ` +
-      `the planner and ${rollout.maxTokens.rewriter} for a rewriter; prompts are rendered by the base model's chat ` +
+      `It was sampled at temperature ${rollout.temperature}, with at most ${tokensOf(env.kind, rollout.maxTokens)}; prompts are rendered by the base model's chat ` +
       'template. `lexpo rollout <run or config> --query "…" --adapter <this folder>` shows one question.',
   ].join('\n\n');
 }
+
+const tokensOf = (
+  kind: Config['env']['kind'],
+  { planner, rewriter, lawyer }: Config['rollout']['maxTokens'],
+): string =>
+  kind === 'malr'
+    ? `${planner} tokens for the planner and ${rewriter} for a rewriter`
+    : `${lawyer} tokens a turn`;
 
 function adapter({ spec, parameters, merged }: CardFacts): string {
   const { r, alpha, rslora, targets } = spec;

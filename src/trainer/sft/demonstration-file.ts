@@ -7,6 +7,7 @@ import { UserError } from '../../base/errors.ts';
 import { readJsonLines, writeJsonLines } from '../../base/jsonl.ts';
 import type { DemonstratedEpisode } from '../../env/demonstration.ts';
 import { episodeSchema } from '../../env/episode.ts';
+import type { Reference } from '../../reward/lawyer/alignment.ts';
 import type { Ledger } from '../../reward/ledger-schema.ts';
 import { ledgerSchema } from '../../reward/ledger-schema.ts';
 
@@ -38,6 +39,19 @@ export function demonstrationRecord(
   const { calls: _, ...rest } = episode;
   const told = calls.map(({ role, round, messages, text }) => ({ role, round, messages, text }));
   return { queryId, rollout, teacher, calls: told, ...rest, ledger };
+}
+
+/** The searches of each question's first demonstrated episode, in order: what alignment is measured against. */
+export function referencesOf(records: readonly DemonstrationRecord[]): ReadonlyMap<string, Reference> {
+  const references = new Map<string, Reference>();
+  for (const { queryId, rounds } of records) {
+    if (references.has(queryId)) continue;
+    const searches = rounds.flatMap(({ agent, queries: [query] }) =>
+      (agent === 'STATUTE' || agent === 'PRECEDENT') && query !== undefined ? [{ kind: agent, query }] : [],
+    ) as Reference;
+    references.set(queryId, searches);
+  }
+  return references;
 }
 
 /** Whole or not at all; `.gz` is compressed. */

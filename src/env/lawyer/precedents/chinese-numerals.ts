@@ -1,0 +1,47 @@
+/** Numbers as Chinese judgments write them: 三年六个月, 二十六万元, 人民币叁仟元, 5,080元, 3.5万元. */
+
+const DIGITS: Record<string, number> = {};
+for (const [value, forms] of [
+  '零〇○０0',
+  '一壹１1',
+  '二贰两２2',
+  '三叁３3',
+  '四肆４4',
+  '五伍５5',
+  '六陆６6',
+  '七柒７7',
+  '八捌８8',
+  '九玖９9',
+].entries())
+  for (const form of forms) DIGITS[form] = value;
+const UNITS: Record<string, number> = { 十: 10, 拾: 10, 百: 100, 佰: 100, 千: 1000, 仟: 1000 };
+const MYRIADS: Record<string, number> = { 万: 1e4, 萬: 1e4, 亿: 1e8, 億: 1e8 };
+
+/** Characters of a number. */
+export const NUMERAL = '[零〇○一壹二贰两三叁四肆五伍六陆七柒八捌九玖十拾百佰千仟万萬亿億0-9０-９.,，]';
+
+/** The value of a numeral, or null for what is none. Grouping commas are overlooked. */
+export function readNumeral(text: string): number | null {
+  const characters = [...text.replace(/[,，\s]/g, '')];
+  if (characters.length === 0) return null;
+  let total = 0;
+  let section = 0;
+  let digits = '';
+  const pending = (): number => (digits === '' ? 0 : Number(digits));
+  for (const character of characters) {
+    const unit = UNITS[character];
+    const myriad = MYRIADS[character];
+    if (character in DIGITS) digits += DIGITS[character];
+    else if (character === '.' && digits !== '' && !digits.includes('.')) digits += '.';
+    else if (unit !== undefined) {
+      // 十五 is fifteen: a unit without a digit counts once.
+      section += (digits === '' ? 1 : pending()) * unit;
+      digits = '';
+    } else if (myriad !== undefined) {
+      total = (total + section + pending()) * myriad;
+      section = 0;
+      digits = '';
+    } else return null;
+  }
+  return total + section + pending();
+}

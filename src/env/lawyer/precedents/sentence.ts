@@ -1,0 +1,152 @@
+/**
+ * Sentences from Chinese criminal judgments: what the dispositive part (判决如下 up to the notice of appeal) imposes
+ * on each defendant. Statutes quoted elsewhere, and terms in brackets (when custody begins), never count.
+ */
+import { NUMERAL, readNumeral } from './chinese-numerals.ts';
+
+/** From the heaviest to none. */
+export const PENALTIES = [
+  'death',
+  'death-reprieve',
+  'life',
+  'fixed',
+  'detention',
+  'control',
+  'fine',
+  'exempt',
+  'acquitted',
+] as const;
+export type Penalty = (typeof PENALTIES)[number];
+
+/** What one defendant got in all (数罪并罚: what is to be executed). */
+export interface Sentence {
+  defendant: string;
+  kind: Penalty;
+  /** Of fixed-term imprisonment, detention or control; null for the others. */
+  months: number | null;
+  /** Months of probation when the term is suspended; null when it is not. */
+  probationMonths: number | null;
+  /** Yuan; null for none, or one without an amount. */
+  fine: number | null;
+  /** All or part of the property. */
+  confiscation: boolean;
+}
+
+/** Ends of the dispositive part. */
+const END =
+  /如(?:果)?不服本?判决|如不服[，,]|本判决为终审|本判决(?:送达后)?(?:即|立即)发生|可在接到|（?此页无正文|审\s*判\s*长|审\s*判\s*员|附[：:]?\s*(?:本案|相关|法律)|本件与原本/;
+
+/** The dispositive part without what stands in brackets and what it revokes; null where there is none. */
+export function dispositivePart(judgment: string): string | null {
+  const at = judgment.lastIndexOf('判决如下');
+  if (at < 0) return null;
+  const rest = judgment.slice(at + '判决如下'.length).replace(/^[：:，\s]+/u, '');
+  const part = rest.slice(0, END.exec(rest)?.index ?? rest.length);
+  let bare = part;
+  for (let before = ''; before !== bare; ) {
+    before = bare;
+    bare = bare.replace(/[（(][^（）()]*[）)]/gu, '');
+  }
+  return bare.replace(REVOKED, '');
+}
+
+/** An item of an appeal's judgment that revokes what the first instance imposed, and quotes it. */
+const REVOKED = /(?:[一二三四五六七八九十]+、)?\s*撤销[\s\S]*?(?=[一二三四五六七八九十]+、|$)/gu;
+
+/** Where the next defendant's sentence begins. */
+const DEFENDANT =
+  /(?=(?:原审)?(?:被告人?|上诉人|罪犯|被告单位)(?:[:：]\s*)?[^，。；：、]{1,40}?(?:犯|无罪|免予刑事处罚))/u;
+
+/** The sentences of a judgment, in its order; none where the part imposes none (an appeal dismissed). */
+export function sentencesOf(judgment: string): Sentence[] {
+  const part = dispositivePart(judgment);
+  if (part === null) return [];
+  const byName = new Map<string, Sentence>();
+  for (const piece of part.split(DEFENDANT)) {
+    const read = sentenceIn(piece);
+    if (read === null) continue;
+    const before = byName.get(read.defendant);
+    // Named twice: a term for each offence, then what is executed; or the same in other words.
+    if (!before || isHeavier(read, before)) byName.set(read.defendant, read);
+  }
+  return [...byName.values()];
+}
+
+/** Whether the first is the heavier penalty. */
+export function isHeavier(a: Sentence, b: Sentence): boolean {
+  const kinds = PENALTIES.indexOf(a.kind) - PENALTIES.indexOf(b.kind);
+  return kinds !== 0 ? kinds < 0 : (a.months ?? 0) > (b.months ?? 0);
+}
+
+function sentenceIn(piece: string): Sentence | null {
+  const [, defendant = ''] =
+    /^(?:原审)?(?:被告人?|上诉人|罪犯|被告单位)(?:[:：]\s*)?([^，。；：、]{1,40}?)(?:犯|无罪|免予)/u.exec(
+      piece,
+    ) ?? [];
+  const executed = piece.lastIndexOf('决定执行');
+  const text = executed >= 0 ? piece.slice(executed) : piece;
+  const kind = penaltyOf(text);
+  if (kind === null) return null;
+  const ending = kind === 'fixed' || kind === 'detention' || kind === 'control';
+  const name = { fixed: '有期徒刑', detention: '拘役', control: '管制' };
+  return {
+    defendant: defendant.trim(),
+    kind,
+    months: ending ? longest(text, name[kind]) : null,
+    probationMonths: ending ? probation(text) : null,
+    fine: fineOf(text),
+    confiscation: /没收(?:个人)?(?:全部|部分)?(?:个人)?财产/.test(text),
+  };
+}
+
+function penaltyOf(text: string): Penalty | null {
+  if (/死刑[，,]?\s*缓期/.test(text)) return 'death-reprieve';
+  if (/(?:判处|执行|处)死刑/.test(text)) return 'death';
+  if (/(?:判处|执行|处|改判)[^。；]{0,12}无期徒刑/.test(text)) return 'life';
+  if (longest(text, '有期徒刑') !== null) return 'fixed';
+  if (longest(text, '拘役') !== null) return 'detention';
+  if (longest(text, '管制') !== null) return 'control';
+  if (/免予?(?:除)?刑事处罚/.test(text)) return 'exempt';
+  if (/无罪/.test(text)) return 'acquitted';
+  return /(?:判处|单处)[^。；]{0,4}罚金/.test(text) ? 'fine' : null;
+}
+
+/** The longest term after a word, in months; null for none. */
+function longest(text: string, word: string): number | null {
+  let most: number | null = null;
+  for (const [, term] of text.matchAll(
+    new RegExp(`${word}[为]?((?:${NUMERAL}|年|个|月|日|零|又){1,18})`, 'gu'),
+  )) {
+    const months = monthsOf(term!);
+    if (months !== null && months > (most ?? 0)) most = months;
+  }
+  return most;
+}
+
+/** 三年六个月, 一年零二个月, 10个月, 二个月十五日 (2.5): months; null for what is no term. */
+export function monthsOf(term: string): number | null {
+  const [, years, months, days] =
+    new RegExp(`^(?:(${NUMERAL}+)年)?[零又]*(?:(${NUMERAL}+)个?月)?[零又]*(?:(${NUMERAL}+)日)?`, 'u').exec(
+      term.trim(),
+    ) ?? [];
+  if (years === undefined && months === undefined) return null;
+  const read = (text: string | undefined): number | null => (text === undefined ? 0 : readNumeral(text));
+  const [y, m, d] = [read(years), read(months), read(days)];
+  return y === null || m === null || d === null ? null : 12 * y + m + d / 30;
+}
+
+function probation(text: string): number | null {
+  const [, term] =
+    new RegExp(`缓刑(?:考验期)?[为]?((?:${NUMERAL}|年|个|月|日|零|又){1,18})`, 'u').exec(text) ?? [];
+  return term === undefined ? null : monthsOf(term);
+}
+
+function fineOf(text: string): number | null {
+  let sum: number | null = null;
+  const all = text.matchAll(new RegExp(`罚金(?:计)?(?:人民币|港币|￥|¥)?\\s*(${NUMERAL}+)元?`, 'gu'));
+  for (const [, amount] of all) {
+    const yuan = readNumeral(amount!.replace(/[.,，]+$/u, ''));
+    if (yuan !== null && yuan > (sum ?? 0)) sum = yuan;
+  }
+  return sum;
+}

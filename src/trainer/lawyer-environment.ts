@@ -1,0 +1,149 @@
+/** Legal-R1 as an environment: the Lawyer over statutes and precedents, its judge, and the composite reward. */
+import { messageOf, UserError } from '../base/errors.ts';
+import { once } from '../base/once.ts';
+import type { Config } from '../config/schema.ts';
+import type { Episode } from '../env/episode.ts';
+import { type LawyerTools, runLawyerEpisode } from '../env/lawyer/episode.ts';
+import { lexicalIntentReranker, modelIntentReranker } from '../env/lawyer/intent-rerank.ts';
+import { modelJudge, votesJudge } from '../env/lawyer/judge.ts';
+import { demonstrateLawyer } from '../env/lawyer/oracle.ts';
+import { extractiveCondenser, modelCondenser } from '../env/lawyer/precedents/condense.ts';
+import type { PrecedentSet } from '../env/lawyer/precedents/precedent-set.ts';
+import { createPrecedentSearch } from '../env/lawyer/precedents/search.ts';
+import { createStatuteSearch } from '../env/lawyer/statute-search.ts';
+import type { ChatModel, Judge } from '../env/lawyer/types.ts';
+import { targetSource } from '../env/malr/demonstration-targets.ts';
+import { type Bm25Retriever, createBm25Retriever } from '../env/retrieval/bm25.ts';
+import { createLexicalReranker } from '../env/retrieval/lexical-rerank.ts';
+import { mineTerms } from '../env/terms.ts';
+import type { Query } from '../env/types.ts';
+import type { LawyerRewardConfig } from '../reward/lawyer/config.ts';
+import { judgeAnswer } from '../reward/lawyer/judgment.ts';
+import { scoreLawyerEpisode } from '../reward/lawyer/ledger.ts';
+import { RolloutFailure } from '../rollout/rollout-failure.ts';
+import { openAssistant } from './assistants.ts';
+import type { Environment, EnvironmentData, EnvironmentOptions } from './environment.ts';
+
+export function lawyerEnvironment(
+  config: Config,
+  data: EnvironmentData,
+  { rewriteWeight, like }: EnvironmentOptions,
+): Environment {
+  const { env, reward: paid, retrieval, assistants } = config;
+  if (env.kind !== 'lawyer' || paid.kind !== 'lawyer')
+    throw new Error(`not for ${env.kind} and ${paid.kind}`);
+  const { corpus, precedents, references } = data;
+  const { k1, b, anchor, lawBoost, topK, keep } = retrieval;
+  const weights = { ...anchor, ...(rewriteWeight === undefined ? {} : { rewrite: rewriteWeight }) };
+  const retriever = createBm25Retriever(corpus, { k1, b, anchor: weights, lawBoost }, like?.retriever.index);
+  const model = (role: 'judge' | 'critic' | 'condenser' | 'reranker'): ChatModel | null => {
+    const settings = assistants[role];
+    return settings ? openAssistant(config, role, settings) : null;
+  };
+  const [reranker, condenser, critic] = [model('reranker'), model('condenser'), model('critic')];
+  const tools: LawyerTools = {
+    statutes: createStatuteSearch({
+      retriever,
+      corpus,
+      reranker: reranker ? modelIntentReranker(reranker) : lexicalIntentReranker,
+      topK,
+      keep,
+    }),
+    precedents: precedents
+      ? createPrecedentSearch({
+          set: precedents,
+          condenser: condenser ? modelCondenser(condenser) : extractiveCondenser,
+          k1,
+          b,
+          ...env.precedents,
+        })
+      : null,
+    judge: judgeOf(config, model('judge'), data, retriever),
+    hasArticle: (id) => corpus.byId.has(id),
+  };
+  const { kind: _, precedents: __, ...settings } = env;
+  const { kind: ___, articles, tokenAllowance, queryAllowance, ...rewardWeights } = paid;
+  const reward: LawyerRewardConfig = { articles, tokenAllowance, queryAllowance, weights: rewardWeights };
+  const source = once(() => targetSource(corpus.byId, mineTerms(corpus.articles)));
+  return {
+    retriever,
+    runEpisode: (query, policy) => runLawyerEpisode(query, tools, policy, settings),
+    async score(episode, query) {
+      return scoreLawyerEpisode(episode, query, reward, {
+        goldRanks: goldRanks(episode, query, retriever),
+        reference: references?.get(query.id) ?? null,
+        judgment: await judgmentOf(episode, query, critic),
+      });
+    },
+    demonstrate: (queries, options) =>
+      demonstrateLawyer(queries, tools, { config: settings, source: source(), ...options }),
+    worth: ({ terms }) => terms.find(({ name }) => name === 'answerAccuracy')!.raw,
+    standIns: standInNotes(config, tools, precedents),
+  };
+}
+
+function judgeOf(
+  { assistants }: Config,
+  chat: ChatModel | null,
+  { corpus, precedents }: EnvironmentData,
+  retriever: Bm25Retriever,
+): Judge {
+  if (chat) {
+    const { maxTokens, temperature } = assistants.judge!;
+    return modelJudge({ chat, maxTokens, temperature });
+  }
+  const cosine = createLexicalReranker(corpus, retriever.index, { alpha: 0 });
+  const applied = new Map<string, number>();
+  for (const { articles } of precedents?.cases ?? [])
+    for (const id of articles) applied.set(id, (applied.get(id) ?? 0) + 1);
+  const all = precedents?.cases.length ?? 1;
+  return votesJudge({
+    fit: async (question, id) => (await cosine.rerank(question, [{ id, score: 0 }], 1))[0]!.score,
+    commonness: (id) => (applied.get(id) ?? 0) / all,
+  });
+}
+
+/** By gold article its best first-stage rank, from 0, over the statute queries of the episode; null without one. */
+function goldRanks(episode: Episode, query: Query, retriever: Bm25Retriever): (number | null)[] {
+  const asked = episode.rounds.filter(({ agent }) => agent === 'STATUTE').flatMap(({ queries }) => queries);
+  const ranks = [...new Set(asked)].map((rewrite) =>
+    retriever.ranksOf({ original: query.query, rewrite }, query.gold),
+  );
+  return query.gold.map((_, g) => (ranks.length === 0 ? null : Math.min(...ranks.map((of) => of[g]!)) - 1));
+}
+
+/** A judge that fails makes a failed trajectory, never a 0. */
+async function judgmentOf(episode: Episode, query: Query, critic: ChatModel | null) {
+  if (query.answer?.kind !== 'text' || !episode.answer) return null;
+  if (!critic)
+    throw new UserError(
+      `"${query.id}" expects an answer of the kind text, which no label can score`,
+      'assistants.critic',
+      'name a model there, or leave such questions out',
+    );
+  try {
+    return await judgeAnswer(critic, query, episode);
+  } catch (error) {
+    if (error instanceof UserError) throw error;
+    throw new RolloutFailure('environment', `the critic failed: ${messageOf(error)}`);
+  }
+}
+
+function standInNotes(
+  { assistants }: Config,
+  { judge }: LawyerTools,
+  precedents: PrecedentSet | undefined,
+): string[] {
+  const notes: string[] = [];
+  if (!assistants.judge)
+    notes.push(`no assistants.judge: answers are by ${judge.name}, from statutes and precedents found`);
+  if (!assistants.reranker)
+    notes.push(
+      `no assistants.reranker: statutes are reranked by ${lexicalIntentReranker.name}, by words of the intent`,
+    );
+  if (precedents && !assistants.condenser)
+    notes.push(`no assistants.condenser: precedents are shown as ${extractiveCondenser.name}`);
+  if (!assistants.teacher)
+    notes.push('no assistants.teacher: demonstrations are by a player that knows the gold (stand-in)');
+  return notes;
+}
