@@ -184,6 +184,24 @@ function createProgram(streams: Streams, exit: (code: number) => void): Command 
     );
 
   program
+    .command('import')
+    .description('question sets (lawbench, lexeval) and precedents (judge, lecardv2) as files of ours')
+    .argument('<shape>', 'lawbench, lexeval, judge or lecardv2')
+    .argument('<file>', 'JSON Lines of that shape')
+    .requiredOption('--corpus <file>', 'articles that the answers cite')
+    .requiredOption('--out <file>', 'where to write, .jsonl or .jsonl.gz')
+    .option(
+      '--hold-out <share>',
+      'so much of the questions goes into a second file, .held-out.jsonl',
+      fraction,
+    )
+    .option('--seed <n>', 'of that draw', whole(0, 2 ** 31 - 1), 1)
+    .option('--force', 'replace earlier files')
+    .action(async (shape, file, options) =>
+      (await import('./import.ts')).importCommand(shape, file, options, streams),
+    );
+
+  program
     .command('synthesize')
     .description("demonstrations: a teacher's episodes of the training questions, the right and clean ones")
     .argument('<config>', 'YAML file; its assistants.teacher plays, else the stand-in that knows the gold')

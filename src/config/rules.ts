@@ -35,11 +35,7 @@ export function brokenRules(config: unknown): RuleBreak[] {
   atMost('reward.recallAt', 'env.poolLimit');
   atLeast('learner.tokensPerPass', 'learner.maxTreeTokens');
   const kind = text('env.kind') ?? 'malr';
-  rule(
-    kind !== (text('reward.kind') ?? 'malr'),
-    'reward.kind',
-    `must be ${kind}, as env.kind is`,
-  );
+  rule(kind !== (text('reward.kind') ?? 'malr'), 'reward.kind', `must be ${kind}, as env.kind is`);
   const callers = kind === 'lawyer' ? ['lawyer'] : ['planner', 'rewriter'];
   for (const path of callers.map((caller) => `rollout.maxTokens.${caller}`)) {
     const limit = number('learner.maxTreeTokens');

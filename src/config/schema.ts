@@ -6,6 +6,7 @@
  */
 import { z } from 'zod';
 import { LORA_MODULES } from '../engine/peft.ts';
+import { QUESTION_SHAPES } from '../env/import/import-questions.ts';
 import { assistants } from './assistants-schema.ts';
 import { endpoint } from './endpoint-schema.ts';
 import { env, reward } from './environment-schema.ts';
@@ -56,6 +57,16 @@ const data = z.strictObject({
   precedents: filled.optional(),
   train: filled,
   validation: filled,
+  /** How to make these two files when they are absent: a question set of another shape, split by a seed. */
+  import: z
+    .strictObject({
+      shape: z.enum(QUESTION_SHAPES),
+      from: filled,
+      /** Share of the questions that are held out. */
+      holdOut: share.default(0.3),
+      seed: z.number().int().min(0).default(1),
+    })
+    .optional(),
 });
 
 const retrieval = z.strictObject({

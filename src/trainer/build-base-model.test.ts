@@ -35,6 +35,7 @@ async function build(name: string, change: Partial<BuildBaseModelOptions> = {}):
     tokens: 0,
     threads: 1,
     seed: 1,
+    lawyer: null,
     log: (line) => lines.push(line),
     ...change,
   });

@@ -10,6 +10,8 @@ import { UserError } from '../base/errors.ts';
 import { stream } from '../base/random.ts';
 import { writeSafetensors } from '../engine/safetensors.ts';
 import type { TensorMap } from '../engine/types.ts';
+import type { LawyerConfig } from '../env/lawyer/config.ts';
+import { LAWYER_PROMPTS } from '../env/lawyer/prompts/packs.ts';
 import { offeredActions } from '../env/malr/agents.ts';
 import { targetSource } from '../env/malr/demonstration-targets.ts';
 import { PACKS } from '../env/malr/prompts/build-messages.ts';
@@ -87,6 +89,8 @@ export interface BuildBaseModelOptions {
   learningRate?: number | undefined;
   threads: number;
   seed: number;
+  /** For the Lawyer's turns, by these settings; null: for LegalMALR's calls. */
+  lawyer: LawyerConfig | null;
   log: (line: string) => void;
 }
 
@@ -122,7 +126,7 @@ async function fillFolder(folder: string, options: BuildBaseModelOptions): Promi
   log(`${terms.size.toLocaleString('en')} terms in ${articles.length.toLocaleString('en')} articles`);
   const files = buildTokenizer(vocabularyTexts(articles, queries), {
     size: shape.vocab,
-    required: requiredCharacters(pack),
+    required: requiredCharacters(pack) + (options.lawyer ? LAWYER_CHARACTERS : ''),
     maxLength: MAX_LENGTH,
   });
   writeTokenizer(folder, files);
@@ -151,6 +155,7 @@ async function fillFolder(folder: string, options: BuildBaseModelOptions): Promi
     encode: tokenizer.encode,
     endId: files.endId,
     seed,
+    lawyer: options.lawyer,
   });
   await pretrain({
     folder,
@@ -171,6 +176,12 @@ function* vocabularyTexts(articles: readonly Article[], queries: readonly Query[
   }
   for (const { query } of queries) yield query.repeat(QUESTION_WEIGHT);
 }
+
+/** Every character of the compact Lawyer's prompts and turns. */
+const LAWYER_CHARACTERS = [
+  ...Object.values(LAWYER_PROMPTS['zh-compact']),
+  '法案止轮误无重生要件量刑｜…；0123456789',
+].join('');
 
 /** Every character of the prompts and of the made-up questions. */
 function requiredCharacters(pack: PromptPack): string {

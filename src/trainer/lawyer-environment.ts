@@ -3,6 +3,7 @@ import { messageOf, UserError } from '../base/errors.ts';
 import { once } from '../base/once.ts';
 import type { Config } from '../config/schema.ts';
 import type { Episode } from '../env/episode.ts';
+import type { LawyerConfig } from '../env/lawyer/config.ts';
 import { type LawyerTools, runLawyerEpisode } from '../env/lawyer/episode.ts';
 import { lexicalIntentReranker, modelIntentReranker } from '../env/lawyer/intent-rerank.ts';
 import { modelJudge, votesJudge } from '../env/lawyer/judge.ts';
@@ -23,6 +24,13 @@ import { scoreLawyerEpisode } from '../reward/lawyer/ledger.ts';
 import { RolloutFailure } from '../rollout/rollout-failure.ts';
 import { openAssistant } from './assistants.ts';
 import type { Environment, EnvironmentData, EnvironmentOptions } from './environment.ts';
+
+type LawyerEnv = Extract<Config['env'], { kind: 'lawyer' }>;
+
+/** The settings of an episode. */
+export function lawyerConfig({ kind: _, precedents: __, ...settings }: LawyerEnv): LawyerConfig {
+  return settings;
+}
 
 export function lawyerEnvironment(
   config: Config,
@@ -61,8 +69,8 @@ export function lawyerEnvironment(
     judge: judgeOf(config, model('judge'), data, retriever),
     hasArticle: (id) => corpus.byId.has(id),
   };
-  const { kind: _, precedents: __, ...settings } = env;
-  const { kind: ___, articles, tokenAllowance, queryAllowance, ...rewardWeights } = paid;
+  const settings = lawyerConfig(env);
+  const { kind: _, articles, tokenAllowance, queryAllowance, ...rewardWeights } = paid;
   const reward: LawyerRewardConfig = { articles, tokenAllowance, queryAllowance, weights: rewardWeights };
   const source = once(() => targetSource(corpus.byId, mineTerms(corpus.articles)));
   return {

@@ -21,6 +21,8 @@ import type { RolloutContext, Sampling } from '../rollout/roll-out.ts';
 import { loadTokenizer, type TextTokenizer } from '../rollout/tokenizer.ts';
 import { buildBaseModel } from './build-base-model.ts';
 import type { Environment } from './environment.ts';
+import { ensureQuestions } from './import-data.ts';
+import { lawyerConfig } from './lawyer-environment.ts';
 import { sharedSettings } from './same-run.ts';
 import { readDemonstrations, referencesOf } from './sft/demonstration-file.ts';
 
@@ -74,9 +76,13 @@ export const greedySampling = (config: Config): Sampling => {
   return { ...sampling, temperature: 0 };
 };
 
-/** Reads corpus and questions; all their mistakes are UserErrors. */
-export async function loadData({ data, sft, env }: Pick<Config, 'data' | 'sft' | 'env'>): Promise<Data> {
+/** Reads corpus, precedents and questions, which are imported first where that is to be done; all their mistakes are UserErrors. */
+export async function loadData(
+  { data, sft, env }: Pick<Config, 'data' | 'sft' | 'env'>,
+  say: (line: string) => void = () => {},
+): Promise<Data> {
   const corpus = await loadCorpus(data.corpus);
+  await ensureQuestions({ data }, corpus, say);
   return {
     corpus,
     ...(data.precedents === undefined ? {} : { precedents: await loadPrecedents(data.precedents) }),
@@ -116,6 +122,7 @@ export async function ensureModel(config: Config, data: Data, log: (line: string
       learningRate: build.learningRate,
       threads: config.learner.threads,
       seed: build.seed,
+      lawyer: config.env.kind === 'lawyer' ? lawyerConfig(config.env) : null,
       log,
     });
   }

@@ -64,7 +64,7 @@ const input = {
   seed: 3,
 };
 const draw = (n: number, change: Partial<typeof input> = {}) => {
-  const next = pretrainSampler({ ...input, ...change });
+  const next = pretrainSampler({ lawyer: null, ...input, ...change });
   return Array.from({ length: n }, () => next());
 };
 const textOf = (ids: number[]) => tokenizer.decode(ids, { skipSpecial: true });

@@ -7,8 +7,11 @@
  * and a question's ending: what is missing must be remembered, which is the task of a rewriter.
  */
 import { type Random, stream } from '../base/random.ts';
-import type { Role } from '../env/episode.ts';
+import type { Role, Round } from '../env/episode.ts';
 import { lawOf, lawShortName } from '../env/law-name.ts';
+import type { LawyerConfig } from '../env/lawyer/config.ts';
+import { turnText } from '../env/lawyer/oracle.ts';
+import { buildLawyerMessages, type EarlierCall } from '../env/lawyer/prompts/build-messages.ts';
 import type { Action } from '../env/malr/agents.ts';
 import { AGENTS } from '../env/malr/agents.ts';
 import { planAction } from '../env/malr/demonstrate.ts';
@@ -43,11 +46,15 @@ export interface PretrainTextInput {
   encode: (text: string) => number[];
   endId: number;
   seed: number;
+  /** The Lawyer's settings: its turns are then what is asked and answered, instead of LegalMALR's calls. */
+  lawyer: LawyerConfig | null;
 }
 
 const TEXT_SHARE = 0.35;
 const TEXT_CHARS = 96;
 const MAX_TOKENS = 128;
+/** A Lawyer's turn sees what was found. */
+const MAX_LAWYER_TOKENS = 256;
 const MAX_QUESTION = 72;
 const MIN_STATEMENT = 8;
 /** Chance of a word that has a lay alternative to be replaced. */
@@ -62,7 +69,7 @@ const ROLE_SHARES: readonly (readonly [Role, number])[] = [
   ['planner', 0.15],
 ];
 
-/** The samples, one after another for ever: the same input gives the same sequence. At most 128 tokens each. */
+/** The samples, one after another for ever: the same input gives the same sequence. At most 128 tokens each, a Lawyer's turn 256. */
 export function pretrainSampler(input: PretrainTextInput): () => PretrainSample {
   const random = stream(input.seed, 'pretrain-text');
   const draw = articleSampler(input, random);
@@ -70,7 +77,7 @@ export function pretrainSampler(input: PretrainTextInput): () => PretrainSample 
     for (;;) {
       const sample =
         random.next() < TEXT_SHARE ? textSample(input, draw(), random) : pairSample(input, draw, random);
-      if (sample.ids.length <= MAX_TOKENS) return sample;
+      if (sample.ids.length <= (input.lawyer ? MAX_LAWYER_TOKENS : MAX_TOKENS)) return sample;
     }
   };
 }
@@ -104,6 +111,7 @@ function textSample(input: PretrainTextInput, article: Article, random: Random):
 }
 
 function pairSample(input: PretrainTextInput, draw: () => Article, random: Random): PretrainSample {
+  if (input.lawyer) return lawyerSample(input, input.lawyer, draw, random);
   const role = pickRole(random);
   const golds = [draw()];
   if (role === 'decompose' || (role === 'planner' && random.next() < 0.3)) golds.push(draw());
@@ -114,6 +122,55 @@ function pairSample(input: PretrainTextInput, draw: () => Article, random: Rando
       : rewriterPair(input, role, golds, question, random);
   const prompt = input.renderPrompt(messages);
   return { ids: [...prompt, ...input.encode(answer), input.endId], lossFrom: prompt.length };
+}
+
+/** Share of the Lawyer's made-up turns that see what a search found, and stop or go on. */
+const LATER_TURN_SHARE = 0.35;
+
+/** A turn of the Lawyer: the first search, or, after a search, STOP when the article asked for was found. */
+function lawyerSample(
+  { source, renderPrompt, encode, endId, articles }: PretrainTextInput,
+  config: LawyerConfig,
+  draw: () => Article,
+  random: Random,
+): PretrainSample {
+  const gold = draw();
+  const question = pseudoQuestion([gold], random);
+  const turn = (role: 'rewrite_single' | 'repair'): string => {
+    const query = rewriteTarget(role, gold, question, source, random);
+    return turnText({ kind: 'STATUTE', query, intent: random.next() < 0.5 ? '要件' : '量刑' }, config);
+  };
+  const first = turn('rewrite_single');
+  let calls: EarlierCall[] = [];
+  let rounds: Round[] = [];
+  let answer = first;
+  if (random.next() < LATER_TURN_SHARE) {
+    const others = Array.from({ length: config.evidenceItems }, () => articles[random.int(articles.length)]!);
+    const found = random.next() < 0.6;
+    if (found) others[random.int(others.length)] = gold;
+    calls = [{ text: first, action: 'STATUTE', finishReason: 'stop' }];
+    rounds = [roundOf(others, config)];
+    answer = found ? turnText({ kind: 'STOP' }, config) : turn('repair');
+  }
+  const prompt = renderPrompt(buildLawyerMessages(question, calls, rounds, config));
+  return { ids: [...prompt, ...encode(answer), endId], lossFrom: prompt.length };
+}
+
+function roundOf(found: readonly Article[], { evidenceChars }: LawyerConfig): Round {
+  return {
+    agent: 'STATUTE',
+    queries: [],
+    dropped: [],
+    newIds: [],
+    poolSize: found.length,
+    evidence: found.map(({ id, title, text }) => ({
+      source: 'statute',
+      id,
+      title,
+      text: [...text].slice(0, evidenceChars).join(''),
+      articles: [id],
+    })),
+  };
 }
 
 const NO_POOL = { round: 0, count: 0, diversity: 0, growth: 0, diminishing: false, agents: [] };

@@ -76,7 +76,7 @@ async function trainAndReport(
   folder: RunFolder,
 ): Promise<boolean> {
   if (resume) await checkSameRun(folder, config);
-  const data = await loadData(config);
+  const data = await loadData(config, screen.print);
   screen.print(
     `${data.corpus.articles.length} articles, ${data.train.length} training and ${data.validation.length} held-out questions`,
   );

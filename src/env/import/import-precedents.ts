@@ -1,0 +1,124 @@
+/**
+ * Judgments of other shapes as precedents. JuDGE: `{text_id | CaseId, text | fact, fd | judgment…, la | articles}` with
+ * article numbers of the Criminal Law; LeCaRDv2: `{pid, qw, fact, reason, result, charge, article}`, where `qw` is
+ * the whole text.
+ */
+import { z } from 'zod';
+import { readJsonLines } from '../../base/jsonl.ts';
+import type { Corpus } from '../corpus.ts';
+import { articleIndex, type Citation, citationsIn } from './article-index.ts';
+import type { ImportReport } from './import-questions.ts';
+
+export const PRECEDENT_SHAPES = ['judge', 'lecardv2'] as const;
+export type PrecedentShape = (typeof PRECEDENT_SHAPES)[number];
+
+/** A line of a file of precedents, as `loadPrecedents` reads it. */
+export interface PrecedentLine {
+  id: string;
+  court: string | null;
+  fact: string;
+  judgment: string;
+  articles: string[];
+}
+
+const text = z.string().default('');
+const name = z.union([z.string(), z.number()]).optional();
+const cited = z.array(z.union([z.string(), z.number()])).default([]);
+const judge = z.looseObject({
+  id: name,
+  text_id: name,
+  CaseId: name,
+  court: z.string().nullish(),
+  fact: text,
+  text,
+  judgment: text,
+  fd: text,
+  full_doc: text,
+  articles: cited,
+  la: cited,
+});
+const lecard = z.looseObject({
+  pid: name,
+  id: name,
+  qw: text,
+  fact: text,
+  reason: text,
+  result: text,
+  article: z.union([cited, z.string()]).default([]),
+});
+
+/** The court that a judgment names first, such as 吉林省公主岭市人民法院; null for none. */
+const courtOf = (judgment: string): string | null =>
+  /[\p{Script=Han}]{2,30}?(?:人民法院|军事法院|海事法院|基层法院|铁路运输法院)/u.exec(
+    judgment.slice(0, 200),
+  )?.[0] ?? null;
+
+const LAW = '中华人民共和国刑法';
+
+/** An article of the Criminal Law as such sets name it: 264, "264", "133-1", "第二百六十四条". */
+function citationOf(given: string | number): Citation {
+  const plain = String(given).trim();
+  if (/^\d+(?:-\d+)?$/.test(plain)) return { law: LAW, number: plain };
+  const [first] = citationsIn(plain);
+  return first ? { law: first.law || LAW, number: first.number } : { law: LAW, number: plain };
+}
+
+/** Reads `path`, JSON Lines of the shape. Cases without facts are left out and told; so are single articles that the corpus has not. */
+export async function importPrecedents(
+  path: string,
+  shape: PrecedentShape,
+  corpus: Pick<Corpus, 'articles'>,
+): Promise<{ precedents: PrecedentLine[]; report: ImportReport }> {
+  const index = articleIndex(corpus);
+  const report: ImportReport = { read: 0, kept: 0, leftOut: {} };
+  const precedents = new Map<string, PrecedentLine>();
+  const tell = (reason: string, id: string): void => {
+    report.leftOut[reason] ??= { count: 0, first: [] };
+    const told = report.leftOut[reason];
+    told.count++;
+    if (told.first.length < 5) told.first.push(id);
+  };
+  const add = (
+    id: string,
+    court: string | null,
+    fact: string,
+    judgment: string,
+    citations: readonly Citation[],
+  ): void => {
+    report.read++;
+    const wrong =
+      fact.trim() === '' ? 'the facts are empty' : precedents.has(id) ? 'the id stands there twice' : null;
+    if (wrong !== null) {
+      tell(wrong, id);
+      return;
+    }
+    const articles = new Set<string>();
+    for (const citation of citations) {
+      const found = index.find(citation);
+      if (found === null) tell(`article ${citation.law} ${citation.number} is not in the corpus`, id);
+      else articles.add(found);
+    }
+    precedents.set(id, { id, court: court ?? courtOf(judgment), fact, judgment, articles: [...articles] });
+  };
+  if (shape === 'judge')
+    await readJsonLines(path, judge, (row, line) => {
+      const judgment = row.judgment || row.fd || row.full_doc;
+      const numbers = [...row.articles, ...row.la];
+      add(
+        String(row.id ?? row.text_id ?? row.CaseId ?? `judge-${line}`),
+        row.court ?? null,
+        row.fact || row.text,
+        judgment,
+        numbers.map(citationOf),
+      );
+    });
+  else
+    await readJsonLines(path, lecard, (row, line) => {
+      const articles =
+        typeof row.article === 'string' ? citationsIn(row.article) : row.article.map(citationOf);
+      const judgment = row.qw || [row.fact, row.reason, row.result].join('\n');
+      add(String(row.pid ?? row.id ?? `lecardv2-${line}`), null, row.fact || row.qw, judgment, articles);
+    });
+  report.kept = precedents.size;
+  return { precedents: [...precedents.values()], report };
+}

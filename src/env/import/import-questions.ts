@@ -1,0 +1,115 @@
+/**
+ * Question sets of other shapes as labelled questions: LawBench's tasks (`{instruction, question, answer}`) and
+ * LexEval's (`{input, answer}`). What cannot be mapped to the corpus is left out and told, with its reason.
+ */
+import { z } from 'zod';
+import { readJsonLines } from '../../base/jsonl.ts';
+import { stream } from '../../base/random.ts';
+import type { Corpus } from '../corpus.ts';
+import { readNumeral } from '../lawyer/precedents/chinese-numerals.ts';
+import { monthsOf } from '../lawyer/precedents/sentence.ts';
+import type { ExpectedAnswer, Query } from '../types.ts';
+import { articleIndex, citationsIn } from './article-index.ts';
+
+export const QUESTION_SHAPES = ['lawbench', 'lexeval'] as const;
+export type QuestionShape = (typeof QUESTION_SHAPES)[number];
+
+export interface ImportReport {
+  read: number;
+  kept: number;
+  /** By reason: how many, and the first ids. */
+  leftOut: Record<string, { count: number; first: string[] }>;
+}
+
+const id = z.union([z.string(), z.number()]).optional();
+const lawbench = z.looseObject({
+  id,
+  instruction: z.string().default(''),
+  question: z.string(),
+  answer: z.string(),
+});
+const lexeval = z.looseObject({ id, input: z.string(), answer: z.string() });
+
+interface Row {
+  id: string;
+  query: string;
+  answer: string;
+}
+
+/** Reads `path`, JSON Lines of the shape; ids are the file's own, or the line's number. */
+export async function importQuestions(
+  path: string,
+  shape: QuestionShape,
+  corpus: Pick<Corpus, 'articles'>,
+): Promise<{ queries: Query[]; report: ImportReport }> {
+  const rows: Row[] = [];
+  const name = (given: string | number | undefined, line: number): string =>
+    String(given ?? `${shape}-${line}`);
+  if (shape === 'lawbench')
+    await readJsonLines(path, lawbench, (row, line) => {
+      rows.push({ id: name(row.id, line), query: row.question.trim(), answer: row.answer });
+    });
+  else
+    await readJsonLines(path, lexeval, (row, line) => {
+      rows.push({ id: name(row.id, line), query: row.input.trim(), answer: row.answer });
+    });
+  return mapRows(rows, corpus);
+}
+
+/** The labelled questions of rows, and what was left out. */
+export function mapRows(
+  rows: readonly Row[],
+  corpus: Pick<Corpus, 'articles'>,
+): { queries: Query[]; report: ImportReport } {
+  const index = articleIndex(corpus);
+  const report: ImportReport = { read: rows.length, kept: 0, leftOut: {} };
+  const queries: Query[] = [];
+  const seen = new Set<string>();
+  const leaveOut = (reason: string, row: Row): void => {
+    report.leftOut[reason] ??= { count: 0, first: [] };
+    const told = report.leftOut[reason];
+    told.count++;
+    if (told.first.length < 5) told.first.push(row.id);
+  };
+  for (const row of rows) {
+    const cited = citationsIn(row.answer).map((citation) => index.find(citation));
+    const gold = [...new Set(cited.filter((one) => one !== null))];
+    if (row.query === '') leaveOut('the question is empty', row);
+    else if (seen.has(row.id)) leaveOut('the id stands there twice', row);
+    else if (cited.length === 0) leaveOut('the answer cites no article', row);
+    else if (gold.length < cited.length) leaveOut('an article that it cites is not in the corpus', row);
+    else {
+      seen.add(row.id);
+      queries.push({ id: row.id, query: row.query, gold, answer: expectedAnswer(row.answer) });
+    }
+  }
+  report.kept = queries.length;
+  return { queries, report };
+}
+
+/** What the answer can be compared by: letters of a choice, a term of prison, else the articles that it cites. */
+export function expectedAnswer(answer: string): ExpectedAnswer {
+  const bare = answer.replace(/^\s*(?:正确)?答案[:：]?\s*/u, '');
+  const letters =
+    /^\s*([A-Z](?:[、,，\s]*[A-Z])*)\s*(?:[.。．]|<eoa>|$|[，,。；]?\s*(?:法条|依据|解析))/u.exec(bare)?.[1];
+  if (letters !== undefined)
+    return { kind: 'choice', choices: [...new Set(letters.match(/[A-Z]/g)!)].sort() };
+  const [, term] = /(?:刑期|有期徒刑)[:：为]?\s*([^\s，。;；<]{1,12}月)/u.exec(answer) ?? [];
+  const months = term === undefined ? null : (monthsOf(term) ?? readNumeral(term.replace(/个?月$/u, '')));
+  if (months !== null)
+    return { kind: 'number', value: months, tolerance: Math.max(1, Math.round(months * 0.1)) };
+  return { kind: 'articles' };
+}
+
+/** Two parts, the second with `holdOut` of the questions, drawn from a seeded stream; each in the order of the file. */
+export function splitQuestions(
+  queries: readonly Query[],
+  holdOut: number,
+  seed: number,
+): { train: Query[]; heldOut: Query[] } {
+  const drawn = stream(seed, 'hold-out')
+    .shuffle(queries)
+    .slice(0, Math.round(queries.length * holdOut));
+  const out = new Set(drawn);
+  return { train: queries.filter((one) => !out.has(one)), heldOut: queries.filter((one) => out.has(one)) };
+}
