@@ -1,0 +1,98 @@
+/** The 340 judgments of JuDGE: how many can be read, and values checked by hand against the dispositive parts. */
+import { existsSync } from 'node:fs';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { loadPrecedents, type PrecedentSet } from './precedent-set.ts';
+
+const FILE = '../shared/data/judge/precedents.jsonl.gz';
+
+/** id, court level, kind, months, months of probation, fine: of the heaviest defendant. */
+const CHECKED: [string, number, string, number | null, number | null, number | null][] = [
+  ['p0001', 1, 'fixed', 10, null, null],
+  ['p0007', 1, 'fixed', 24, 36, null],
+  ['p0013', 1, 'fixed', 6, null, 3000],
+  ['p0019', 1, 'detention', 4, null, 13000],
+  ['p0025', 1, 'detention', 3, null, 3000],
+  ['p0031', 1, 'fixed', 18, null, null],
+  ['p0037', 1, 'fixed', 10, null, 15000],
+  ['p0043', 1, 'fixed', 18, null, 2000],
+  ['p0049', 1, 'fixed', 18, null, null],
+  ['p0055', 1, 'fixed', 28, null, 15000],
+  ['p0061', 1, 'fixed', 21, null, 3000],
+  ['p0067', 1, 'fixed', 6, null, 1000],
+  ['p0073', 1, 'fixed', 6, null, 5000],
+  ['p0079', 1, 'detention', 1, null, 2000],
+  ['p0085', 1, 'fixed', 36, null, null],
+  ['p0091', 1, 'fixed', 36, null, null],
+  ['p0097', 1, 'detention', 5, null, 2000],
+  ['p0103', 1, 'fixed', 19, null, null],
+  ['p0109', 1, 'fixed', 36, 36, null],
+  ['p0115', 1, 'detention', 3, null, 10000],
+  ['p0121', 1, 'fixed', 11, null, null],
+  ['p0127', 1, 'fixed', 6, null, 2000],
+  ['p0133', 1, 'fixed', 6, 12, null],
+  ['p0139', 1, 'fixed', 8, null, 2000],
+  ['p0145', 2, 'fixed', 36, 60, 150000],
+  ['p0151', 1, 'detention', 5, null, 2000],
+  ['p0157', 1, 'fine', null, null, 5000],
+  ['p0163', 1, 'detention', 2.5, 3, 4000],
+  ['p0169', 2, 'detention', 5, null, null],
+  ['p0175', 1, 'detention', 5, null, null],
+  ['p0181', 1, 'fixed', 12, null, 5000],
+  ['p0187', 1, 'fixed', 18, null, null],
+  ['p0193', 1, 'fixed', 7, null, 1000],
+  ['p0199', 1, 'fixed', 84, null, 10000],
+  ['p0205', 1, 'fixed', 7, 12, 3000],
+  ['p0211', 1, 'fixed', 18, 18, null],
+  ['p0217', 1, 'fixed', 6, null, 2000],
+  ['p0223', 1, 'fixed', 42, null, 180000],
+  ['p0229', 1, 'fixed', 36, 48, 20000],
+  ['p0235', 1, 'fixed', 7, null, 5000],
+  ['p0241', 1, 'detention', 5, null, 1000],
+  ['p0247', 1, 'fixed', 36, null, 15000],
+  ['p0253', 1, 'fixed', 42, null, null],
+  ['p0259', 1, 'fixed', 6, null, null],
+  ['p0265', 1, 'fixed', 7, null, 2000],
+  ['p0271', 1, 'fixed', 10, null, 1000],
+  ['p0277', 1, 'fixed', 10, null, 5000],
+  ['p0283', 1, 'detention', 6, 12, 5000],
+  ['p0289', 1, 'fixed', 7, null, 2000],
+  ['p0295', 1, 'fixed', 10, null, 3000],
+  ['p0301', 1, 'exempt', null, null, null],
+  ['p0307', 1, 'exempt', null, null, null],
+  ['p0313', 1, 'fixed', 18, null, null],
+  ['p0319', 2, 'fixed', 30, 36, 20000],
+  ['p0325', 1, 'fixed', 6, null, 5000],
+  ['p0331', 1, 'fixed', 18, null, 15000],
+  ['p0337', 1, 'fixed', 38, null, 2800],
+  ['p0338', 2, 'fixed', 3, 4, 50000],
+];
+
+describe.skipIf(!existsSync(FILE))(
+  'the judgments of JuDGE (skipped where the shared data are absent)',
+  () => {
+    let set: PrecedentSet;
+    beforeAll(async () => {
+      set = await loadPrecedents(FILE);
+    });
+
+    it('have a court level each, and all but the one without text a sentence', () => {
+      expect(set.cases).toHaveLength(340);
+      expect(set.cases.filter(({ level }) => level === null)).toEqual([]);
+      expect(set.cases.filter(({ sentence }) => sentence === null).map(({ id }) => id)).toEqual(['p0174']);
+    });
+
+    it.each(CHECKED)('%s: level %i, %s of %s months, probation %s, fine %s', (id, ...expected) => {
+      const { level, sentence } = set.cases.find((one) => one.id === id)!;
+      const { kind, months, probationMonths, fine } = sentence!;
+      expect([level, kind, months, probationMonths, fine]).toEqual(expected);
+    });
+
+    it('have severities from none to terms of years, and most of them differ', () => {
+      const all = set.cases.flatMap(({ psi }) => (psi === null ? [] : [psi]));
+      expect(Math.min(...all)).toBe(0);
+      expect(Math.max(...all)).toBeGreaterThan(0.65);
+      expect(Math.max(...all)).toBeLessThan(0.88);
+      expect(new Set(all).size).toBeGreaterThan(40);
+    });
+  },
+);

@@ -1,0 +1,129 @@
+import { describe, expect, it } from 'vitest';
+import { stream } from '../../../base/random.ts';
+import { readNumeral } from './chinese-numerals.ts';
+import { authority, courtLevel } from './court-level.ts';
+import { dispositivePart, monthsOf, PENALTIES, type Sentence, sentencesOf } from './sentence.ts';
+import { severity, severityOf } from './severity.ts';
+
+describe('numerals', () => {
+  it.each([
+    ['三', 3],
+    ['十五', 15],
+    ['二十六万', 260_000],
+    ['叁仟', 3000],
+    ['一万三千', 13_000],
+    ['1.5万', 15_000],
+    ['5，080', 5080],
+    ['二〇一八', 2018],
+    ['两', 2],
+    ['一百零八', 108],
+    ['１２', 12],
+  ])('%s is %d', (text, value) => expect(readNumeral(text)).toBe(value));
+  it('nothing, and what is none, is null', () => {
+    for (const text of ['', '年', '三x']) expect(readNumeral(text)).toBe(null);
+  });
+  it.each([
+    ['三年六个月', 42],
+    ['一年零二个月', 14],
+    ['一年又六个月', 18],
+    ['10个月', 10],
+    ['六月', 6],
+    ['二个月十五日', 2.5],
+    ['十五年', 180],
+  ])('%s is %d months', (text, value) => expect(monthsOf(text)).toBe(value));
+});
+
+describe('court level', () => {
+  it.each([
+    ['中华人民共和国最高人民法院', 4],
+    ['浙江省高级人民法院', 3],
+    ['广西壮族自治区百色市中级人民法院', 2],
+    ['宁波海事法院', 2],
+    ['广州知识产权法院', 2],
+    ['上海金融法院', 2],
+    ['杭州互联网法院', 1],
+    ['通化铁路运输法院', 1],
+    ['长春铁路运输中级法院', 2],
+    ['江苏省南通经济技术开发区人民法院', 1],
+    ['中国人民解放军军事法院', 3],
+    ['吉林省公主岭市人民法院', 1],
+  ])('%s is of level %i', (court, level) => expect(courtLevel(court)).toBe(level));
+  it('without a name comes from the judgment; without either is unknown, and counts as basic', () => {
+    expect(courtLevel(null, '某某盗窃案 广东省高级人民法院 刑事判决书')).toBe(3);
+    expect(courtLevel(null, '刑事判决书')).toBe(null);
+    expect([null, 1, 2, 3, 4].map((level) => authority(level as 1))).toEqual([0, 0, 1 / 3, 2 / 3, 1]);
+  });
+});
+
+const after = (text: string): Sentence[] =>
+  sentencesOf(`本院认为……判决如下： ${text} 如不服本判决，可上诉。判处死刑。`);
+
+describe('sentences', () => {
+  it('take what is executed of several charges, for each defendant', () => {
+    const all = after(
+      '一、被告人甲某犯盗窃罪，判处有期徒刑八个月；犯抢劫罪，判处有期徒刑三年，决定执行有期徒刑三年零二个月，并处罚金2800元。二、被告人乙某犯盗窃罪，判处拘役五个月，缓刑六个月。',
+    );
+    expect(all).toMatchObject([
+      { defendant: '甲某', kind: 'fixed', months: 38, probationMonths: null, fine: 2800 },
+      { defendant: '乙某', kind: 'detention', months: 5, probationMonths: 6, fine: null },
+    ]);
+  });
+  it.each<[string, Partial<Sentence>]>([
+    ['被告人甲犯故意杀人罪，判处死刑，剥夺政治权利终身。', { kind: 'death', months: null }],
+    ['被告人甲犯故意杀人罪，判处死刑，缓期二年执行。', { kind: 'death-reprieve' }],
+    ['被告人甲犯受贿罪，判处无期徒刑，并处没收个人全部财产。', { kind: 'life', confiscation: true }],
+    ['被告人甲犯赌博罪，判处管制一年。', { kind: 'control', months: 12 }],
+    ['被告人甲犯盗窃罪，单处罚金人民币叁仟元。', { kind: 'fine', fine: 3000 }],
+    ['被告人甲犯滥伐林木罪，免予刑事处罚。', { kind: 'exempt' }],
+    ['被告人甲无罪。', { kind: 'acquitted' }],
+  ])('%s', (text, expected) => expect(after(text)).toMatchObject([expected]));
+  it('are not those that an appeal revokes, nor those in brackets or in statutes quoted behind', () => {
+    const text =
+      '一、撤销某县人民法院刑事判决，即被告人甲犯盗窃罪，判处有期徒刑六年；二、上诉人甲犯盗窃罪，判处拘役五个月（曾被判处有期徒刑九年）。';
+    expect(after(text)).toMatchObject([{ kind: 'detention', months: 5 }]);
+    const quoted =
+      '判决如下：驳回上诉，维持原判。本判决为终审判决。附：相关法律 处三年以上十年以下有期徒刑。';
+    expect(sentencesOf(quoted)).toEqual([]);
+    expect(dispositivePart('没有主文')).toBe(null);
+    expect(severityOf(quoted)).toBe(null);
+  });
+});
+
+describe('severity', () => {
+  const of = (
+    kind: Sentence['kind'],
+    months: number | null = null,
+    probationMonths: number | null = null,
+    fine: number | null = null,
+  ) => severity({ kind, months, probationMonths, fine, confiscation: false });
+
+  it('orders the kinds: death over reprieve over life over any term over a fine over none', () => {
+    const terms = [of('fixed', 300), of('fixed', 6), of('detention', 1), of('detention', 1, 2)];
+    const all = [
+      of('death'),
+      of('death-reprieve'),
+      of('life'),
+      ...terms,
+      of('fine', null, null, 1e8),
+      of('exempt'),
+    ];
+    expect(all).toEqual([...all].sort((a, b) => b - a));
+    expect(new Set(all).size).toBe(all.length);
+    for (const value of all) expect(value >= 0 && value <= 1).toBe(true);
+    expect(of('acquitted')).toBe(0);
+  });
+  it('grows with the months, is less on probation, and half a day of control is a day of custody', () => {
+    const random = stream(1, 'severity-test');
+    for (let i = 0; i < 500; i++) {
+      const months = 1 + random.int(299);
+      const more = months + 1 + random.int(12);
+      expect(of('fixed', more)).toBeGreaterThanOrEqual(of('fixed', months));
+      expect(of('fixed', months, 12)).toBeLessThan(of('fixed', months));
+      expect(of('control', 2 * months)).toBeCloseTo(of('detention', months), 12);
+      expect(of('fine', null, null, 1000 * more)).toBeGreaterThanOrEqual(
+        of('fine', null, null, 1000 * months),
+      );
+    }
+    expect(PENALTIES).toHaveLength(9);
+  });
+});
