@@ -58,7 +58,8 @@ export function planRun(config: Config, facts: PlanFacts): RunPlan {
   const within = Math.min(evaluation.queries ?? all, all);
   const whole = evaluations.filter((step) => step === 0 || step === train.steps).length;
   // The report reads start and result again: sampled, and at every other search weight.
-  const report = 2 * (evaluation.samples + evaluation.anchorSweep.length) * all;
+  const { samples, anchorSweep } = evaluation;
+  const report = (2 * samples + (2 + samples) * anchorSweep.length) * all;
   return {
     steps: train.steps,
     rollouts,

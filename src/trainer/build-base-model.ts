@@ -89,8 +89,8 @@ export interface BuildBaseModelOptions {
   learningRate?: number | undefined;
   threads: number;
   seed: number;
-  /** For the Lawyer's turns, by these settings; null: for LegalMALR's calls. */
-  lawyer: LawyerConfig | null;
+  /** For the Lawyer's turns, by these settings, with facts of cases; null: for LegalMALR's calls. */
+  lawyer: { config: LawyerConfig; facts: readonly string[] } | null;
   log: (line: string) => void;
 }
 
@@ -124,7 +124,7 @@ async function fillFolder(folder: string, options: BuildBaseModelOptions): Promi
   const source = targetSource(new Map(articles.map((article) => [article.id, article])), terms);
   const focus = queries.flatMap((query) => query.gold);
   log(`${terms.size.toLocaleString('en')} terms in ${articles.length.toLocaleString('en')} articles`);
-  const files = buildTokenizer(vocabularyTexts(articles, queries), {
+  const files = buildTokenizer(vocabularyTexts(articles, queries, options.lawyer?.facts ?? []), {
     size: shape.vocab,
     required: requiredCharacters(pack) + (options.lawyer ? LAWYER_CHARACTERS : ''),
     maxLength: MAX_LENGTH,
@@ -169,7 +169,12 @@ async function fillFolder(folder: string, options: BuildBaseModelOptions): Promi
   });
 }
 
-function* vocabularyTexts(articles: readonly Article[], queries: readonly Query[]): Iterable<string> {
+function* vocabularyTexts(
+  articles: readonly Article[],
+  queries: readonly Query[],
+  facts: readonly string[],
+): Iterable<string> {
+  yield* facts;
   for (const { title, text } of articles) {
     yield title;
     yield text;

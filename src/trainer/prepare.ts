@@ -122,7 +122,13 @@ export async function ensureModel(config: Config, data: Data, log: (line: string
       learningRate: build.learningRate,
       threads: config.learner.threads,
       seed: build.seed,
-      lawyer: config.env.kind === 'lawyer' ? lawyerConfig(config.env) : null,
+      lawyer:
+        config.env.kind === 'lawyer'
+          ? {
+              config: lawyerConfig(config.env),
+              facts: (data.precedents?.cases ?? []).map(({ fact }) => fact),
+            }
+          : null,
       log,
     });
   }

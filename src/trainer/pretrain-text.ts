@@ -46,8 +46,8 @@ export interface PretrainTextInput {
   encode: (text: string) => number[];
   endId: number;
   seed: number;
-  /** The Lawyer's settings: its turns are then what is asked and answered, instead of LegalMALR's calls. */
-  lawyer: LawyerConfig | null;
+  /** What the Lawyer is asked, in turns, instead of LegalMALR's calls: its settings, and facts of cases, if any. */
+  lawyer: { config: LawyerConfig; facts: readonly string[] } | null;
 }
 
 const TEXT_SHARE = 0.35;
@@ -130,12 +130,12 @@ const LATER_TURN_SHARE = 0.35;
 /** A turn of the Lawyer: the first search, or, after a search, STOP when the article asked for was found. */
 function lawyerSample(
   { source, renderPrompt, encode, endId, articles }: PretrainTextInput,
-  config: LawyerConfig,
+  { config, facts }: NonNullable<PretrainTextInput['lawyer']>,
   draw: () => Article,
   random: Random,
 ): PretrainSample {
   const gold = draw();
-  const question = pseudoQuestion([gold], random);
+  const question = pseudoCase(gold, facts, source, random);
   const turn = (role: 'rewrite_single' | 'repair'): string => {
     const query = rewriteTarget(role, gold, question, source, random);
     return turnText({ kind: 'STATUTE', query, intent: random.next() < 0.5 ? '要件' : '量刑' }, config);
@@ -154,6 +154,33 @@ function lawyerSample(
   }
   const prompt = renderPrompt(buildLawyerMessages(question, calls, rounds, config));
   return { ids: [...prompt, ...encode(answer), endId], lossFrom: prompt.length };
+}
+
+/** Chance of a made-up case to tell the facts of another one: then only its charge says what it is about. */
+const OTHER_FACTS_SHARE = 0.7;
+/** Characters of the facts that are told. */
+const FACT_CHARS = 160;
+
+/**
+ * A case as it is put to the Lawyer: facts, and the charge at the end, in one or two terms of the article. Facts of
+ * real cases are told without regard to the article: who reads such a case must learn to read its end.
+ */
+function pseudoCase(gold: Article, facts: readonly string[], source: TargetSource, random: Random): string {
+  const terms = random.shuffle(source.terms.articleTerms(gold.id, CHARGE_TERMS)).slice(0, 1 + random.int(2));
+  const told =
+    facts.length > 0 && random.next() < OTHER_FACTS_SHARE
+      ? pieceOf(facts[random.int(facts.length)]!, random)
+      : pseudoQuestion([gold], random);
+  return `事实:${told} 罪名:${terms.join('、')}。`;
+}
+
+/** An article's best terms, of which its made-up charge is drawn. */
+const CHARGE_TERMS = 4;
+
+function pieceOf(text: string, random: Random): string {
+  const characters = [...text];
+  const from = random.int(Math.max(1, characters.length - FACT_CHARS));
+  return characters.slice(from, from + FACT_CHARS).join('');
 }
 
 function roundOf(found: readonly Article[], { evidenceChars }: LawyerConfig): Round {
