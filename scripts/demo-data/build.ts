@@ -2,6 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type EnglishPart, parseEnglish } from './english.ts';
+import { composePrecedents } from './precedents.ts';
 import { composeQuestions, type Question, splitQuestions } from './questions.ts';
 import { type Law, parseLaw } from './table.ts';
 
@@ -81,6 +82,7 @@ export function buildDemoData(): DemoData {
   const english = parseEnglish(readFileSync(join(import.meta.dirname, 'english.txt'), 'utf8'));
   const files = new Map([
     ['statutes.jsonl', lines(statutes)],
+    ['precedents.jsonl', lines(composePrecedents(laws.filter(({ key }) => ASKED.has(key))))],
     ['train.jsonl', queryRows('t', train)],
     ['validation.jsonl', queryRows('v', validation)],
     ['en/statutes.jsonl', lines(english.statutes)],
