@@ -33,10 +33,11 @@ const callSchema = z.strictObject({
 });
 export type AgentCall = z.infer<typeof callSchema>;
 
-/** An article or a case as it was shown; `articles`: the ids that it is or applies. */
+/** An article or a case as it was shown, with its place in its search; `articles`: the ids that it is or applies. */
 const evidenceSchema = z.strictObject({
   source: z.enum(['statute', 'precedent']),
   id: z.string(),
+  rank: z.number().int().min(0),
   title: z.string(),
   text: z.string(),
   articles: z.array(z.string()),

@@ -190,9 +190,10 @@ function roundOf(found: readonly Article[], { evidenceChars }: LawyerConfig): Ro
     dropped: [],
     newIds: [],
     poolSize: found.length,
-    evidence: found.map(({ id, title, text }) => ({
+    evidence: found.map(({ id, title, text }, rank) => ({
       source: 'statute',
       id,
+      rank,
       title,
       text: [...text].slice(0, evidenceChars).join(''),
       articles: [id],

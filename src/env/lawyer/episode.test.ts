@@ -23,6 +23,7 @@ const query = { id: 'q', query: '偷了手机怎么判', gold: ['a1'], date: '20
 const statute = (id: string): Evidence => ({
   source: 'statute',
   id,
+  rank: 0,
   title: `第${id}条`,
   text: `${id}盗窃公私财物`,
   articles: [id],
@@ -44,7 +45,14 @@ function toolsOf(change: Partial<LawyerTools> = {}) {
       async search(request) {
         asked.push(request);
         return [
-          { source: 'precedent', id: 'p1', title: '盗窃罪', text: '判决', articles: ['a8', 'a9', 'zz'] },
+          {
+            source: 'precedent',
+            id: 'p1',
+            rank: 0,
+            title: '盗窃罪',
+            text: '判决',
+            articles: ['a8', 'a9', 'zz'],
+          },
         ];
       },
     },

@@ -87,6 +87,9 @@ export interface VotesOptions {
 /** An article beside the first is named when it has at least so much of the first one's votes; so many at most. */
 const NAMED_FROM = 0.7;
 const MOST_NAMED = 3;
+/** Votes of a statute for being found first, and for fitting best. */
+const PLACE_VOTE = 0.5;
+const FIT_VOTE = 0.5;
 /** Votes of a precedent, against those of a statute found in first place that fits best. */
 const PRECEDENT_VOTE = 0.5;
 
@@ -104,7 +107,8 @@ export function votesJudge({ fit, commonness }: VotesOptions): Judge {
       const statutes = evidence.filter(({ source }) => source === 'statute');
       const fits = await Promise.all(statutes.map(({ id }) => fit(query, id)));
       const bestFit = Math.max(...fits, 1e-9);
-      for (const [i, { id }] of statutes.entries()) add(id, 0.25 / (1 + i) + fits[i]! / bestFit);
+      for (const [i, { id, rank }] of statutes.entries())
+        add(id, PLACE_VOTE / (1 + rank) + FIT_VOTE * (fits[i]! / bestFit));
       const precedents = evidence.filter(({ source }) => source === 'precedent');
       for (const { articles } of precedents)
         for (const id of articles)

@@ -35,9 +35,10 @@ export function createStatuteSearch(options: StatuteSearchOptions): StatuteSearc
         .filter(({ article }) => date === null || inForce(article, date))
         .slice(0, topK);
       const kept = await reranker.rerank({ original, query, intent }, candidates, keep);
-      return kept.map(({ article: { id, title, text } }) => ({
+      return kept.map(({ article: { id, title, text } }, rank) => ({
         source: 'statute',
         id,
+        rank,
         title,
         text,
         articles: [id],

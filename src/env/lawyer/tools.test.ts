@@ -83,10 +83,18 @@ describe('law in force', () => {
   });
 });
 
-const statute = (id: string): Evidence => ({ source: 'statute', id, title: id, text: id, articles: [id] });
+const statute = (id: string): Evidence => ({
+  source: 'statute',
+  id,
+  rank: 0,
+  title: id,
+  text: id,
+  articles: [id],
+});
 const precedent = (articles: string[], text = ''): Evidence => ({
   source: 'precedent',
   id: 'p',
+  rank: 0,
   title: '',
   text,
   articles,

@@ -15,6 +15,8 @@ export type LawyerAction =
 export interface Evidence {
   source: 'statute' | 'precedent';
   id: string;
+  /** Its place in the search that found it, from 0. */
+  rank: number;
   title: string;
   text: string;
   /** Ids of the articles that it is (a statute) or that it applies (a precedent), as far as the corpus has them. */

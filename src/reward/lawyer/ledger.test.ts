@@ -22,7 +22,7 @@ const roundOf = (query: string, ids: string[], agent = 'STATUTE'): Round => ({
   dropped: [],
   newIds: ids,
   poolSize: ids.length,
-  evidence: ids.map((id) => ({ source: 'statute', id, title: id, text: id, articles: [id] })),
+  evidence: ids.map((id) => ({ source: 'statute', id, rank: 0, title: id, text: id, articles: [id] })),
 });
 const episodeOf = (rounds: Round[], answered: string[] | null, change: Partial<Episode> = {}): Episode => ({
   calls: [...rounds, null].map((round) => ({

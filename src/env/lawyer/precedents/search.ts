@@ -47,9 +47,10 @@ export function createPrecedentSearch(options: PrecedentSearchOptions): Preceden
       const chosen = choosePrecedents(found, options).map((id) => byId.get(id)!);
       return Promise.all(
         chosen.map(
-          async (one): Promise<Evidence> => ({
+          async (one, rank): Promise<Evidence> => ({
             source: 'precedent',
             id: one.id,
+            rank,
             title: chargesOf(one).join('、') || '判决',
             text: await condenser.condense(one, chars),
             articles: one.articles,
