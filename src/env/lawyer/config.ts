@@ -22,7 +22,7 @@ export interface LawyerConfig {
   malformed: 'correct' | 'end';
   /** Whether STOP before anything was found is a valid end; otherwise it is an invalid one. */
   allowEarlyStop: boolean;
-  /** A query whose share of terms unknown to the corpus is above this is not searched, 0 … 1. */
+  /** A query whose share of terms unknown to what it searches is above this is not searched, 0 … 1. */
   unknownTermLimit: number;
   /** Length of the pool of articles that the episode leaves, ≥ 1. */
   poolLimit: number;

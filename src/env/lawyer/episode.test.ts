@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { stream } from '../../base/random.ts';
 import { episodeSchema } from '../episode.ts';
 import type { Message, Policy } from '../types.ts';
-import type { LawyerConfig } from './config.ts';
+import { LAWYER_PACKS, type LawyerConfig } from './config.ts';
 import { type LawyerTools, runLawyerEpisode } from './episode.ts';
 import { buildLawyerMessages, cutQuestion } from './prompts/build-messages.ts';
 import type { Evidence } from './types.ts';
@@ -42,6 +42,7 @@ function toolsOf(change: Partial<LawyerTools> = {}) {
       },
     },
     precedents: {
+      unknownTermShare: (text) => (text.includes('瞎编') ? 0.9 : 0),
       async search(request) {
         asked.push(request);
         return [
@@ -115,7 +116,7 @@ describe('a whole episode', () => {
     expect(episode.rounds[0]!.evidence![0]).toMatchObject({ id: 'a2', text: 'a2盗窃…' });
     // Statutes by place, then what the precedents apply.
     expect(episode.pool).toEqual(['a1', 'a2', 'a3', 'a8', 'a9']);
-    expect(episode.answer).toMatchObject({ by: 'judge', articles: ['a2', 'a1', 'p1', 'a1', 'a3'] });
+    expect(episode.answer).toMatchObject({ by: 'judge', articles: ['a2', 'a1', 'p1', 'a3'] });
     expect(judged).toHaveLength(1);
     expect(seen.at(-1)!.at(-1)!.content).toBe(
       '偷了手机怎么判｜法a2盗窃…；a1盗窃…｜案判决｜法a1盗窃…；a3盗窃…｜轮4',
@@ -193,7 +194,9 @@ describe('ends', () => {
     await expect(run(['法：量刑：1'], {}, { ...tools, judge: { name: 'j', answer: fails } })).rejects.toThrow(
       'down',
     );
-    await expect(run(['案：1'], {}, { ...tools, precedents: { search: fails } })).rejects.toThrow('down');
+    await expect(
+      run(['案：1'], {}, { ...tools, precedents: { search: fails, unknownTermShare: () => 0 } }),
+    ).rejects.toThrow('down');
   });
 });
 
@@ -214,25 +217,74 @@ describe('searches that are not made', () => {
     ]);
     expect(episode.pool).toEqual(['a1']);
   });
+  it('unknown words are those unknown to what is searched', async () => {
+    const { tools, asked } = toolsOf();
+    const episode = await run(['案：瞎编', '法：量刑：瞎编 1', '法：量刑：胡说', '案：胡说'], {}, tools);
+    expect(episode.rounds.map(({ dropped }) => dropped.length)).toEqual([1, 0, 1, 0]);
+    expect(asked).toMatchObject([{ query: '瞎编 1' }, { query: '胡说' }]);
+  });
 });
 
-it('random policies never crash an episode', async () => {
+it('the judge reads each piece once, in full, at its best place; a case without articles of the corpus counts as found', async () => {
+  const { tools, judged } = toolsOf();
+  const statutes: LawyerTools['statutes'] = {
+    unknownTermShare: () => 0,
+    search: async ({ query: asked }) => [...asked].map((digit, rank) => ({ ...statute(`a${digit}`), rank })),
+  };
+  await run(['法：量刑：12', '法：量刑：23', '法：量刑：31'], {}, { ...tools, statutes });
+  expect(judged).toEqual([
+    [
+      query,
+      [
+        { ...statute('a1'), rank: 0 },
+        { ...statute('a2'), rank: 0 },
+        { ...statute('a3'), rank: 0 },
+      ],
+    ],
+  ]);
+  const foreign: Evidence = {
+    source: 'precedent',
+    id: 'p2',
+    rank: 0,
+    title: '',
+    text: '判决',
+    articles: ['zz'],
+  };
+  const precedents = { unknownTermShare: () => 0, search: async () => [foreign] };
+  const episode = await run(['案：手机'], {}, { ...tools, precedents });
+  expect(episode).toMatchObject({ termination: { kind: 'planner' }, pool: [], answer: { articles: ['p2'] } });
+});
+
+it('random policies never crash an episode, in any pack: it ends by STOP, a cap or as invalid', async () => {
   const random = stream(1, 'lawyer-episode-test');
-  const words = ['止', '法：量刑：1', '法：要件：23', '案：x', '法：', '', '胡', '法：量刑：胡说', '案：1'];
+  const lines = ['止', '法：量刑：1', '法：要件：23', '案：x', '法：', '', '胡', '法：量刑：胡说', '案：1'];
+  const objects = [
+    '{"action":"STOP"}',
+    '```json\n{"action":"STATUTE","query":"1","intent":"量刑"}\n```',
+    '{"action":"PRECEDENT","query":"x","charges":["盗窃罪"]}',
+    '{"action":"STATUTE","query":"胡说","intent":""}',
+    '{"action":"STATUTE","query":"2"',
+  ];
+  const signs = [...'{}[]",:：法案止\\\n\u0000\ud800|<>😀1 '];
+  const garbage = () =>
+    Array.from({ length: random.int(20) }, () => signs[random.int(signs.length)]).join('');
   const ends = new Set<string>();
-  for (let i = 0; i < 300; i++) {
-    const lines = Array.from({ length: 8 }, () => words[random.int(words.length)]!);
+  for (let i = 0; i < 600; i++) {
+    const prompts = LAWYER_PACKS[random.int(LAWYER_PACKS.length)]!;
+    const words = prompts === 'zh-compact' ? lines : objects;
+    const turns = Array.from({ length: 9 }, () =>
+      random.int(3) === 0 ? garbage() : words[random.int(words.length)]!,
+    );
     const malformed = random.int(2) === 0 ? 'end' : 'correct';
-    const episode = await run(lines, {
-      malformed,
-      allowEarlyStop: random.int(2) === 0,
-      maxTurns: 1 + random.int(6),
-    });
-    ends.add(episode.termination.kind);
-    expect(episode.calls.length).toBeLessThanOrEqual(6);
+    const maxTurns = 1 + random.int(6);
+    const episode = await run(turns, { prompts, malformed, allowEarlyStop: random.int(2) === 0, maxTurns });
+    ends.add(`${episode.termination.kind} ${episode.correctives}`);
+    expect(episode.calls.length).toBeLessThanOrEqual(maxTurns);
+    expect(episode.answer === null).toBe(episode.termination.kind === 'invalid');
     expect(new Set(episode.pool).size).toBe(episode.pool.length);
+    expect(episodeSchema.parse(JSON.parse(JSON.stringify(episode)))).toEqual(episode);
   }
-  expect([...ends].sort()).toEqual(['cap', 'invalid', 'planner']);
+  expect([...ends].sort()).toEqual(['cap 0', 'cap 1', 'invalid 0', 'invalid 1', 'planner 0', 'planner 1']);
 });
 
 it('a long question is cut to its head and its end', () => {

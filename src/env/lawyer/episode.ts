@@ -27,6 +27,7 @@ export interface LawyerTools {
 interface State {
   calls: AgentCall[];
   rounds: Round[];
+  /** What the judge reads: each article and case once, in the order of first finding, at its best place, in full. */
   evidence: Evidence[];
   /** Searches made, normalised. */
   asked: Set<string>;
@@ -92,7 +93,7 @@ async function takeTurn(
   const { action } = parsed;
   call.action = action.kind;
   if (action.kind === 'STOP') {
-    if (state.members.size > 0 || config.allowEarlyStop) return { kind: 'planner', reason: 'STOP' };
+    if (state.evidence.length > 0 || config.allowEarlyStop) return { kind: 'planner', reason: 'STOP' };
     return { kind: 'invalid', reason: 'STOP with nothing found' };
   }
   state.rounds.push(await searched(action, query, tools, config, state));
@@ -164,16 +165,15 @@ async function searched(
   });
   if (asked.has(keyOf(action))) return dropped(REPEATED);
   asked.add(keyOf(action));
-  if (tools.statutes.unknownTermShare(action.query) > config.unknownTermLimit) return dropped(UNKNOWN_TERMS);
-  const found = await search(action, query, tools);
-  const shown = found.slice(0, config.evidenceItems).map((one) => shorten(one, config.evidenceChars));
+  if (unknownTermShare(action, tools) > config.unknownTermLimit) return dropped(UNKNOWN_TERMS);
+  const found = (await search(action, query, tools)).slice(0, config.evidenceItems);
   const newIds: string[] = [];
-  for (const id of found.slice(0, config.evidenceItems).flatMap(({ articles }) => articles)) {
+  for (const id of found.flatMap(({ articles }) => articles)) {
     if (members.has(id) || !tools.hasArticle(id)) continue;
     members.add(id);
     newIds.push(id);
   }
-  state.evidence.push(...found.slice(0, config.evidenceItems));
+  for (const one of found) keep(state.evidence, one);
   return {
     agent: action.kind,
     queries: [action.query],
@@ -181,8 +181,21 @@ async function searched(
     newIds,
     poolSize: members.size,
     ...intent,
-    evidence: shown,
+    evidence: found.map((one) => shorten(one, config.evidenceChars)),
   };
+}
+
+/** Adds what is new; what is known keeps its best place, so that searching the same thing twice changes nothing. */
+function keep(evidence: Evidence[], one: Evidence): void {
+  const known = evidence.findIndex(({ source, id }) => source === one.source && id === one.id);
+  if (known < 0) evidence.push(one);
+  else if (one.rank < evidence[known]!.rank) evidence[known] = { ...evidence[known]!, rank: one.rank };
+}
+
+/** By the texts that are searched: facts of cases are told in words that few statutes use. */
+function unknownTermShare({ kind, query }: Search, { statutes, precedents }: LawyerTools): number {
+  if (kind === 'STATUTE') return statutes.unknownTermShare(query);
+  return precedents === null ? 0 : precedents.unknownTermShare(query);
 }
 
 async function search(action: Search, query: Query, tools: LawyerTools): Promise<Evidence[]> {

@@ -107,6 +107,7 @@ function watch(tools: LawyerTools): { watched: LawyerTools; found: Set<string> }
   };
   const inner = tools.precedents;
   const precedents: PrecedentSearch | null = inner && {
+    ...inner,
     search: async (request) => see(await inner.search(request)),
   };
   return { watched: { ...tools, statutes, precedents }, found };

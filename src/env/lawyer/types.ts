@@ -40,6 +40,8 @@ export interface StatuteRequest {
 /** Cases for a query, in the order of their selection; `exclude`: ids that may not be found (the question's own case). */
 export interface PrecedentSearch {
   search(request: PrecedentRequest): Promise<Evidence[]>;
+  /** As of a statute search, for the facts of the cases: they are told in other words than statutes use. */
+  unknownTermShare(text: string): number;
 }
 export interface PrecedentRequest {
   original: string;

@@ -34,6 +34,7 @@ export function createPrecedentSearch(options: PrecedentSearchOptions): Preceden
   );
   const retriever = createBm25Retriever(corpus, { k1, b, anchor: { original: 0, rewrite: 1 } });
   return {
+    unknownTermShare: (text) => retriever.unknownTermShare(text),
     async search({ original, query, charges, exclude }) {
       const rewrite = [query, ...charges].join(' ');
       const hits = await retriever.search({ original, rewrite }, candidates + exclude.length);

@@ -34,7 +34,7 @@ PRECEDENT 查类似判例（只有刑事）：query 写案情要点，charges �
   found: '查到：\n{evidence}\n\n第{turn}轮，共{turns}轮。继续、换一种来源，或 STOP。',
   nothing: '没有查到新的依据。\n\n第{turn}轮，共{turns}轮。',
   repeated: '这个检索已经做过，没有再查。\n\n第{turn}轮，共{turns}轮。',
-  unknown: '检索词大多不是法条用语，没有检索。\n\n第{turn}轮，共{turns}轮。',
+  unknown: '检索词大多不在所查的文本里，没有检索。\n\n第{turn}轮，共{turns}轮。',
   corrective: `上一轮无法读取（{reason}）。请只用下列形式之一结束：\n${INSTRUCT_FORM}`,
   statute: '{number}. {title}：{text}',
   precedent: '{number}. 判例 {title}：{text}',
@@ -50,7 +50,8 @@ STOP once the evidence suffices; a judge then answers from it. Do not repeat a s
   found: 'Found:\n{evidence}\n\nTurn {turn} of {turns}. Go on, switch the source, or STOP.',
   nothing: 'Nothing new was found.\n\nTurn {turn} of {turns}.',
   repeated: 'That search was made before; it was not made again.\n\nTurn {turn} of {turns}.',
-  unknown: 'Most words of that query stand in no statute; it was not searched.\n\nTurn {turn} of {turns}.',
+  unknown:
+    'Most words of that query stand in no text that it would search; it was not searched.\n\nTurn {turn} of {turns}.',
   corrective: `The last turn could not be read ({reason}). End with exactly one of these forms:\n${INSTRUCT_FORM}`,
   statute: '{number}. {title}: {text}',
   precedent: '{number}. Judgment, {title}: {text}',
