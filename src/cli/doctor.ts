@@ -3,6 +3,7 @@ import type { Config } from '../config/schema.ts';
 import { freeMemory } from '../trainer/memory-plan.ts';
 import type { Model } from '../trainer/prepare.ts';
 import { runFolder } from '../trainer/run-folder.ts';
+import { checkAssistant, checkPrecedents, configuredAssistants } from './doctor/assistants-check.ts';
 import { type Checklist, createChecklist, findingText, type Outcome } from './doctor/checklist.ts';
 import { checkDisk, freeDisk } from './doctor/disk.ts';
 import { checkEndpoint, checkRoundTrip, makeFolder } from './doctor/endpoint-checks.ts';
@@ -81,7 +82,7 @@ async function runChecks(list: Checklist, file: string, set: string[], machine: 
   const config = await list.check('config', [], () => checkConfig(file, set));
   const corpus = await list.check('corpus', [config], checkCorpus);
   const questions = (name: string, side: 'train' | 'validation') =>
-    list.check(name, [config, corpus], ({ data }, articles) => checkQuestions(data[side], articles));
+    list.check(name, [config, corpus], ({ data }, articles) => checkQuestions(data, side, articles));
   const train = await questions('training questions', 'train');
   const validation = await questions('held-out questions', 'validation');
   await list.check('overlap', [train, validation], checkOverlap);
@@ -101,6 +102,12 @@ async function runChecks(list: Checklist, file: string, set: string[], machine: 
     const pooled = { ...config, value: { ...config.value, pool: config.value.pool } };
     await list.check('redis', [pooled], (settings) => checkRedis(settings, machine.now()));
     await list.check('results', [pooled], (settings) => checkResults(settings, machine.now()));
+  }
+  if (config.passed) {
+    const { precedents } = config.value.data;
+    if (precedents !== undefined) await list.check('precedents', [], () => checkPrecedents(precedents));
+    for (const [role, settings] of configuredAssistants(config.value))
+      await list.check(`${role} model`, [], () => checkAssistant(role, settings));
   }
   const learner = await list.check('learner', [config], checkLearner);
   await endpointChecks(list, { config, model, weights, memory, disk, learner }, machine.now());

@@ -9,7 +9,7 @@ import { describeTorch } from '../trainer/learner/torch-launch.ts';
 import { corpusChars, freeMemory, memoryText, memoryWarnings } from '../trainer/memory-plan.ts';
 import { type Data, dataWarnings, loadData, loadModel } from '../trainer/prepare.ts';
 
-/** Reads data, tokenizer and model shape, so their mistakes show too; trains and writes nothing. */
+/** Reads data, tokenizer and model shape, so their mistakes show too; trains nothing, and writes nothing but questions to import. */
 export async function dryRun(config: Config): Promise<string> {
   const data = await loadData(config);
   const facts = factsOf(config, data);

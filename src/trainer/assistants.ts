@@ -20,22 +20,20 @@ export function openAssistant(
   settings: AssistantSettings,
   say: (line: string) => void = () => {},
 ): ChatModel {
-  const { url, model, deadlineMs, retries, concurrency, temperature } = settings;
-  const chat = createChatModel({
-    url,
-    model,
-    apiKey: keyOf(role, settings),
-    deadlineMs,
-    retries,
-    concurrency,
-  });
-  if (role === 'teacher' && temperature > 0) return chat;
+  const chat = askUncached(role, settings);
+  if (role === 'teacher' && settings.temperature > 0) return chat;
   const { cache } = config.assistants;
   return cachedModel(
     chat,
     cache === undefined ? join(runFolder(config).root, 'assistants') : resolve(cache),
     say,
   );
+}
+
+/** The model of a role, asked each time. UserError for a key that is not set. */
+export function askUncached(role: AssistantRole, settings: AssistantSettings): ChatModel {
+  const { url, model, deadlineMs, retries, concurrency } = settings;
+  return createChatModel({ url, model, apiKey: keyOf(role, settings), deadlineMs, retries, concurrency });
 }
 
 function keyOf(role: AssistantRole, { apiKeyEnv }: AssistantSettings): string | undefined {

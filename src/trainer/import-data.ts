@@ -6,26 +6,41 @@ import { writeJsonLines } from '../base/jsonl.ts';
 import type { Config } from '../config/schema.ts';
 import type { Corpus } from '../env/corpus.ts';
 import { type ImportReport, importQuestions, splitQuestions } from '../env/import/import-questions.ts';
+import type { Query } from '../env/types.ts';
 
-/** Makes `data.train` and `data.validation` from the source where one of them is absent. The same source gives the same files. */
+export interface Imported {
+  train: Query[];
+  validation: Query[];
+  report: ImportReport;
+}
+
+/** What an import gives where it is named and one of the two files is absent; null where there is nothing to import. */
+export async function importedQuestions(
+  { data }: Pick<Config, 'data'>,
+  corpus: Corpus,
+): Promise<Imported | null> {
+  const { import: source, train, validation } = data;
+  if (!source || (existsSync(train) && existsSync(validation))) return null;
+  const { queries, report } = await importQuestions(source.from, source.shape, corpus);
+  const { train: taught, heldOut } = splitQuestions(queries, source.holdOut, source.seed);
+  return { train: taught, validation: heldOut, report };
+}
+
+/** Makes `data.train` and `data.validation` of it. The same source gives the same files. */
 export async function ensureQuestions(
   { data }: Pick<Config, 'data'>,
   corpus: Corpus,
   say: (line: string) => void,
 ): Promise<void> {
-  const { import: source, train, validation } = data;
-  if (!source || (existsSync(train) && existsSync(validation))) return;
-  const { queries, report } = await importQuestions(source.from, source.shape, corpus);
-  const { train: taught, heldOut } = splitQuestions(queries, source.holdOut, source.seed);
-  for (const [path, part] of [
-    [train, taught],
-    [validation, heldOut],
-  ] as const) {
-    await mkdir(dirname(path), { recursive: true });
-    await writeJsonLines(path, part);
+  const imported = await importedQuestions({ data }, corpus);
+  if (!imported) return;
+  for (const side of ['train', 'validation'] as const) {
+    await mkdir(dirname(data[side]), { recursive: true });
+    await writeJsonLines(data[side], imported[side]);
   }
+  const { report, train, validation } = imported;
   say(
-    `${source.from}: ${importText(report)}; ${taught.length} in ${train}, ${heldOut.length} in ${validation}`,
+    `${data.import!.from}: ${importText(report)}; ${train.length} in ${data.train}, ${validation.length} in ${data.validation}`,
   );
 }
 

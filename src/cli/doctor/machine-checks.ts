@@ -12,6 +12,7 @@ import { type Corpus, loadCorpus } from '../../env/corpus.ts';
 import { loadQueries } from '../../env/queries.ts';
 import type { Query } from '../../env/types.ts';
 import { short } from '../../report/text.ts';
+import { importedQuestions } from '../../trainer/import-data.ts';
 import { corpusChars, memoryText, memoryWarnings } from '../../trainer/memory-plan.ts';
 import { dataWarnings, loadModel, type Model } from '../../trainer/prepare.ts';
 import { startState } from '../../trainer/start-run.ts';
@@ -41,7 +42,19 @@ export async function checkCorpus({ data }: Config): Promise<Passed<Corpus>> {
   return { value: corpus, detail: `${corpus.articles.length} articles in ${data.corpus}` };
 }
 
-export async function checkQuestions(file: string, corpus: Corpus): Promise<Passed<Query[]>> {
+/** Where the files are still to be imported, what that would give; nothing is written. */
+export async function checkQuestions(
+  data: Config['data'],
+  side: 'train' | 'validation',
+  corpus: Corpus,
+): Promise<Passed<Query[]>> {
+  const file = data[side];
+  const imported = await importedQuestions({ data }, corpus);
+  if (imported)
+    return {
+      value: imported[side],
+      detail: `${imported[side].length} of ${data.import!.from}, imported by the first run`,
+    };
   const queries = await loadQueries(file, corpus);
   return { value: queries, detail: `${queries.length} in ${file}` };
 }

@@ -66,7 +66,7 @@ export async function runLawyerEpisode(
   return {
     calls,
     rounds,
-    pool: pooled(rounds, tools).slice(0, config.poolLimit),
+    pool: pooled(rounds).slice(0, config.poolLimit),
     termination,
     answer,
     correctives,
@@ -166,10 +166,13 @@ async function searched(
   if (asked.has(keyOf(action))) return dropped(REPEATED);
   asked.add(keyOf(action));
   if (unknownTermShare(action, tools) > config.unknownTermLimit) return dropped(UNKNOWN_TERMS);
-  const found = (await search(action, query, tools)).slice(0, config.evidenceItems);
+  const found = (await search(action, query, tools)).slice(0, config.evidenceItems).map((one) => ({
+    ...one,
+    articles: one.articles.filter((id) => tools.hasArticle(id)),
+  }));
   const newIds: string[] = [];
   for (const id of found.flatMap(({ articles }) => articles)) {
-    if (members.has(id) || !tools.hasArticle(id)) continue;
+    if (members.has(id)) continue;
     members.add(id);
     newIds.push(id);
   }
@@ -220,7 +223,7 @@ const shorten = (evidence: Evidence, most: number): Evidence => {
 };
 
 /** Articles in order: those that statute searches found, fused by rank; then those that precedents apply, the commonest first. */
-function pooled(rounds: readonly Round[], tools: LawyerTools): string[] {
+function pooled(rounds: readonly Round[]): string[] {
   const lists = rounds
     .filter(({ agent }) => agent === 'STATUTE')
     .map(({ evidence = [] }) => evidence.map(({ id }, rank): Hit => ({ id, score: -rank })));
@@ -229,7 +232,7 @@ function pooled(rounds: readonly Round[], tools: LawyerTools): string[] {
   for (const { agent, evidence = [] } of rounds)
     if (agent === 'PRECEDENT')
       for (const id of evidence.flatMap(({ articles }) => articles))
-        if (tools.hasArticle(id)) applied.set(id, (applied.get(id) ?? 0) + 1);
+        applied.set(id, (applied.get(id) ?? 0) + 1);
   for (const [id] of [...applied].sort(([, a], [, b]) => b - a)) pool.add(id);
   return [...pool];
 }

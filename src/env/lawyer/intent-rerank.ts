@@ -5,6 +5,7 @@
 import { z } from 'zod';
 import { messageOf } from '../../base/errors.ts';
 import type { Article, Message } from '../types.ts';
+import { lastObject } from './last-object.ts';
 import type { ChatModel } from './types.ts';
 
 /** One candidate; `score` of the first stage, comparable within one list. */
@@ -118,8 +119,7 @@ function promptOf(
 
 function readNumbers(text: string, who: string): number[] {
   try {
-    const [object] = /\{[^{}]*\}/.exec(text) ?? [''];
-    return answerSchema.parse(JSON.parse(object)).best;
+    return answerSchema.parse(lastObject(text)).best;
   } catch (error) {
     throw new Error(`${who}: no list of numbers (${messageOf(error).slice(0, 120)})`);
   }

@@ -5,11 +5,15 @@
 import { z } from 'zod';
 import { messageOf } from '../../base/errors.ts';
 import type { Message, Query } from '../types.ts';
+import { chargesNamed } from './charges.ts';
+import { lastObject } from './last-object.ts';
+import { monthsOf } from './precedents/sentence.ts';
 import type { Answer, ChatModel, Evidence, Judge } from './types.ts';
 
-const answerSchema = z.strictObject({
+/** Numbers of evidence come as numbers or as text; what else a model adds is overlooked. */
+const answerSchema = z.object({
   answer: z.string().trim().min(1),
-  articles: z.array(z.string()).default([]),
+  articles: z.array(z.union([z.string(), z.number()])).default([]),
   choices: z.array(z.string()).default([]),
   number: z.number().nullable().default(null),
 });
@@ -56,14 +60,12 @@ function promptOf(
 function readAnswer(text: string, evidence: readonly Evidence[], who: string): Answer {
   let read: z.infer<typeof answerSchema>;
   try {
-    const at = text.lastIndexOf('{');
-    const end = text.lastIndexOf('}');
-    read = answerSchema.parse(JSON.parse(text.slice(at, end + 1)));
+    read = answerSchema.parse(lastObject(text));
   } catch (error) {
     throw new Error(`${who}: no answer in the form asked for (${messageOf(error).slice(0, 120)})`);
   }
   const cited = read.articles.map((number) => {
-    const one = evidence[Number(number.replace(/[[\]\s]/g, '')) - 1];
+    const one = evidence[Number(String(number).replace(/[[\]\s]/g, '')) - 1];
     if (!one) throw new Error(`${who}: cites evidence ${number}, there are ${evidence.length}`);
     return one;
   });
@@ -72,7 +74,9 @@ function readAnswer(text: string, evidence: readonly Evidence[], who: string): A
     articles: [
       ...new Set(cited.flatMap(({ source, id, articles }) => (source === 'statute' ? [id] : articles))),
     ],
-    choices: [...new Set(read.choices.map((choice) => choice.trim().toUpperCase()))].sort(),
+    choices: [
+      ...new Set(read.choices.flatMap((choice) => choice.toUpperCase().match(/[A-Z]/g) ?? [])),
+    ].sort(),
     number: read.number,
   };
 }
@@ -84,41 +88,66 @@ export interface VotesOptions {
   commonness(id: string): number;
 }
 
-/** An article beside the first is named when it has at least so much of the first one's votes; so many at most. */
-const NAMED_FROM = 0.7;
-const MOST_NAMED = 3;
-/** Votes of a statute for being found first, and for fitting best. */
-const PLACE_VOTE = 0.5;
-const FIT_VOTE = 0.5;
-/** Votes of a precedent, against those of a statute found in first place that fits best. */
+/**
+ * Votes for being found first, for fitting the question best, and for fitting the charge best; and of the articles,
+ * those that are named: with at least so much of the first one's votes, so many at most.
+ */
+interface Weights {
+  place: number;
+  question: number;
+  charge: number;
+  namedFrom: number;
+  mostNamed: number;
+}
+const FOR_A_CHARGE: Weights = { place: 0.5, question: 0.3, charge: 0.6, namedFrom: 0.85, mostNamed: 2 };
+const AS_A_WHOLE: Weights = { place: 0.5, question: 0.5, charge: 0, namedFrom: 0.7, mostNamed: 3 };
+/** Votes of an article that every precedent found applies, and that no other does. */
 const PRECEDENT_VOTE = 0.5;
 
 /**
- * The stand-in for a model. An article's votes: by the place at which a statute search found it and by its fit to
- * the question; and by the precedents that apply it, less what is common to all. Choices: the option whose
- * characters the evidence holds most of. Number: the median term, in months, of the precedents.
+ * The stand-in for a model. For each charge that the question ends with (none: for the question as a whole) the
+ * articles with the most votes: by the best place at which a search found one, by its fit to the question and to the
+ * charge, and by the precedents that apply it, as far as they are about the charge and it is not common to all.
+ * Choices: the option whose characters the evidence holds most of. Number: the median term, in months, of the
+ * precedents.
+ *
+ * The weights were chosen on a third of LawBench's 320 cases. On the others the answer is right to the article for
+ * 73 % where the oracle searched, and for 46 % where the charge alone was the query.
  */
 export function votesJudge({ fit, commonness }: VotesOptions): Judge {
   return {
     name: 'votes (stand-in)',
     async answer({ query, answer }, evidence) {
-      const votes = new Map<string, number>();
-      const add = (id: string, vote: number): void => void votes.set(id, (votes.get(id) ?? 0) + vote);
       const statutes = evidence.filter(({ source }) => source === 'statute');
-      const fits = await Promise.all(statutes.map(({ id }) => fit(query, id)));
-      const bestFit = Math.max(...fits, 1e-9);
-      for (const [i, { id, rank }] of statutes.entries())
-        add(id, PLACE_VOTE / (1 + rank) + FIT_VOTE * (fits[i]! / bestFit));
       const precedents = evidence.filter(({ source }) => source === 'precedent');
-      for (const { articles } of precedents)
-        for (const id of articles)
-          add(id, (PRECEDENT_VOTE * (1 - commonness(id)) ** 4) / Math.max(1, precedents.length));
-      const ranked = [...votes].sort(([a, x], [b, y]) => y - x || (a < b ? -1 : 1));
-      const best = ranked[0]?.[1] ?? 0;
-      const articles = ranked
-        .filter(([, vote]) => vote > 0 && vote >= NAMED_FROM * best)
-        .slice(0, MOST_NAMED)
-        .map(([id]) => id);
+      const ids = [...new Set(evidence.flatMap(({ articles }) => articles))];
+      const fits = async (text: string): Promise<Map<string, number>> => {
+        const all = await Promise.all(ids.map((id) => fit(text, id)));
+        const best = Math.max(...all, 1e-9);
+        return new Map(ids.map((id, i) => [id, all[i]! / best]));
+      };
+      const toQuestion = await fits(query);
+      const named = new Set<string>();
+      const charges = chargesNamed(query);
+      const weights = charges.length > 0 ? FOR_A_CHARGE : AS_A_WHOLE;
+      for (const charge of charges.length > 0 ? charges : [null]) {
+        const toCharge = charge === null ? null : await fits(charge);
+        const votes = new Map(
+          ids.map((id) => [
+            id,
+            weights.question * toQuestion.get(id)! + weights.charge * (toCharge?.get(id) ?? 0),
+          ]),
+        );
+        const add = (id: string, vote: number): void => void votes.set(id, votes.get(id)! + vote);
+        for (const { id, rank } of statutes) add(id, weights.place / (1 + rank));
+        for (const { title, articles } of precedents) {
+          const about = charge === null ? 1 : sharedPairs(charge, title) ** 2;
+          for (const id of articles)
+            add(id, (PRECEDENT_VOTE * about * (1 - commonness(id)) ** 4) / precedents.length);
+        }
+        for (const id of mostVoted(votes, weights)) named.add(id);
+      }
+      const articles = [...named];
       const choices = answer?.kind === 'choice' ? likeliestChoice(query, evidence) : [];
       const number = answer?.kind === 'number' ? medianMonths(precedents) : null;
       return {
@@ -129,6 +158,22 @@ export function votesJudge({ fit, commonness }: VotesOptions): Judge {
       };
     },
   };
+}
+
+function mostVoted(votes: ReadonlyMap<string, number>, { namedFrom, mostNamed }: Weights): string[] {
+  const ranked = [...votes].sort(([a, x], [b, y]) => y - x || (a < b ? -1 : 1));
+  const best = ranked[0]?.[1] ?? 0;
+  return ranked
+    .filter(([, vote]) => vote > 0 && vote >= namedFrom * best)
+    .slice(0, mostNamed)
+    .map(([id]) => id);
+}
+
+/** Pairs of characters that two short texts share, as a share of the shorter one's, [0, 1]. */
+function sharedPairs(a: string, b: string): number {
+  const [own, others] = [new Set(pairsOf(a)), new Set(pairsOf(b))];
+  const shared = [...own].filter((pair) => others.has(pair)).length;
+  return shared / Math.max(1, Math.min(own.size, others.size));
 }
 
 function likeliestChoice(query: string, evidence: readonly Evidence[]): string[] {
@@ -149,11 +194,13 @@ function pairsOf(text: string): string[] {
   return characters.slice(1).map((character, i) => characters[i]! + character);
 }
 
-/** Median of the terms that stand in the precedents' texts as `N months`, or 有期徒刑N年M个月 in digits. */
+/** Median of the terms that the precedents' texts name first, in months: 有期徒刑18个月, 拘役五个月, 3年6个月. */
 function medianMonths(precedents: readonly Evidence[]): number | null {
   const months = precedents.flatMap(({ text }) => {
-    const [, plain] = /(\d+)\s*(?:个月|months)/.exec(text) ?? [];
-    return plain === undefined ? [] : [Number(plain)];
+    const [, chinese, english] =
+      /(?:有期徒刑|拘役|管制)[为]?([^，。；：、]{1,18})|(\d+(?:\.\d+)?)\s*months/u.exec(text) ?? [];
+    const term = chinese !== undefined ? monthsOf(chinese) : english !== undefined ? Number(english) : null;
+    return term === null ? [] : [term];
   });
   if (months.length === 0) return null;
   months.sort((a, b) => a - b);

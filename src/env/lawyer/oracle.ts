@@ -6,8 +6,9 @@
  */
 import { type Random, stream } from '../../base/random.ts';
 import { type DemonstratedEpisode, recordedPolicy } from '../demonstration.ts';
-import { rewriteTarget, type TargetSource } from '../malr/demonstration-targets.ts';
+import { DEFAULT_TARGETS, rewriteTarget, type TargetSource } from '../malr/demonstration-targets.ts';
 import type { Article, Query } from '../types.ts';
+import { chargesNamed } from './charges.ts';
 import type { LawyerConfig } from './config.ts';
 import { type LawyerTools, runLawyerEpisode } from './episode.ts';
 import type { Evidence, LawyerAction, PrecedentSearch, StatuteSearch } from './types.ts';
@@ -16,6 +17,10 @@ import type { Evidence, LawyerAction, PrecedentSearch, StatuteSearch } from './t
 const PRECEDENT_SHARE = 0.25;
 /** Searches after which the teacher stops whatever is missing: what three do not find the fourth rarely does. */
 const MOST_SEARCHES = 4;
+/** Other draws of a query that was asked before. */
+const REDRAWS = 4;
+/** Characters of a query for precedents: as many as of one for statutes. */
+const PRECEDENT_CHARS = DEFAULT_TARGETS.maxChars;
 
 export interface LawyerDemonstrateOptions {
   config: LawyerConfig;
@@ -36,7 +41,11 @@ export async function demonstrateLawyer(
     for (let rollout = 0; rollout < rollouts; rollout++) {
       const random = stream(seed, 'demonstrate', query.id, rollout);
       const { watched, found } = watch(tools);
-      const next = oracleOf(query, source, random, tools.precedents !== null);
+      const next = oracleOf(query, source, random, {
+        hasPrecedents: tools.precedents !== null,
+        // The last turn is for STOP, where there is more than one.
+        most: Math.max(1, Math.min(MOST_SEARCHES, config.maxTurns - 1)),
+      });
       const { policy, calls } = recordedPolicy(query.id, () => turnText(next(found), config));
       const episode = await runLawyerEpisode(query, watched, policy, config);
       played.push({ queryId: query.id, rollout, calls, episode });
@@ -49,33 +58,42 @@ function oracleOf(
   query: Query,
   source: TargetSource,
   random: Random,
-  hasPrecedents: boolean,
+  { hasPrecedents, most }: { hasPrecedents: boolean; most: number },
 ): (found: ReadonlySet<string>) => LawyerAction {
   const golds = query.gold.map((id): Article => {
     const gold = source.articles.get(id);
     if (gold === undefined) throw new Error(`gold article ${id} of ${query.id} is not in the corpus`);
     return gold;
   });
+  const asked = new Set<string>();
   let searches = 0;
-  let precedents = 0;
+  let hasAskedPrecedents = false;
+  const termsFor = (gold: Article): string => {
+    const role = searches > 1 ? 'repair' : 'rewrite_single';
+    let terms = rewriteTarget(role, gold, query.query, source, random);
+    for (let i = 0; i < REDRAWS && asked.has(terms); i++)
+      terms = rewriteTarget('repair', gold, query.query, source, random);
+    asked.add(terms);
+    return terms;
+  };
   return (found) => {
     const missing = golds.filter(({ id }) => !found.has(id));
-    if ((missing.length === 0 && searches > 0) || searches >= MOST_SEARCHES) return { kind: 'STOP' };
+    if ((missing.length === 0 && searches > 0) || searches >= most) return { kind: 'STOP' };
     searches++;
-    const gold = missing[random.int(missing.length)] ?? golds[0]!;
-    const terms = rewriteTarget(
-      searches > 1 ? 'repair' : 'rewrite_single',
-      gold,
-      query.query,
-      source,
-      random,
-    );
-    if (hasPrecedents && precedents === 0 && random.next() < PRECEDENT_SHARE) {
-      precedents++;
-      return { kind: 'PRECEDENT', query: terms, charges: [] };
+    if (hasPrecedents && !hasAskedPrecedents && random.next() < PRECEDENT_SHARE) {
+      hasAskedPrecedents = true;
+      return precedentSearch(query.query);
     }
+    const terms = termsFor(missing[random.int(missing.length)] ?? golds[0]!);
     return { kind: 'STATUTE', query: terms, intent: random.next() < 0.5 ? '要件' : '量刑' };
   };
+}
+
+/** Cases are told in the words of facts and charges: what the question says, and its charges where it names some. */
+function precedentSearch(question: string): LawyerAction {
+  const charges = chargesNamed(question);
+  const words = charges.length > 0 ? charges.join(' ') : question.replace(/\s+/gu, ' ').trim();
+  return { kind: 'PRECEDENT', query: [...words].slice(0, PRECEDENT_CHARS).join(''), charges };
 }
 
 /** An action as the pack writes it. */
