@@ -1,0 +1,168 @@
+import { existsSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { temporaryFolder } from '../../base/test-support.ts';
+import { corpusOf, loadCorpus } from '../corpus.ts';
+import { articleIndex, citationsIn } from './article-index.ts';
+import { importPrecedents } from './import-precedents.ts';
+import { expectedAnswer, importQuestions, mapRows, splitQuestions } from './import-questions.ts';
+
+const scratch = temporaryFolder();
+const corpus = corpusOf([
+  { id: 'c133', title: '中华人民共和国刑法第一百三十三条', text: 'x' },
+  { id: 'c133-1', title: '中华人民共和国刑法第一百三十三条之一', text: 'x' },
+  { id: 'c264', title: '中华人民共和国刑法第二百六十四条', text: 'x' },
+  { id: 'm563', title: '民法典第563条', law: '中华人民共和国民法典', text: 'x' },
+]);
+const file = (name: string, rows: object[]): string => {
+  const path = join(scratch, name);
+  writeFileSync(path, rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
+  return path;
+};
+
+describe('citations', () => {
+  it.each<[string, [string, string][]]>([
+    [
+      '法条:刑法第264、353条',
+      [
+        ['刑法', '264'],
+        ['刑法', '353'],
+      ],
+    ],
+    [
+      '依照《中华人民共和国刑法》第一百三十三条之一、第二百六十四条',
+      [
+        ['中华人民共和国刑法', '133-1'],
+        ['中华人民共和国刑法', '264'],
+      ],
+    ],
+    [
+      '《民法典》第563条和第五百六十六条',
+      [
+        ['民法典', '563'],
+        ['民法典', '566'],
+      ],
+    ],
+    ['没有引用', []],
+  ])('%s', (text, expected) => {
+    expect(citationsIn(text).map(({ law, number }) => [law, number])).toEqual(expected);
+  });
+  it('are found by short and full name, and without one in a corpus of one law', () => {
+    const index = articleIndex(corpus);
+    expect(index.find({ law: '刑法', number: '133-1' })).toBe('c133-1');
+    expect(index.find({ law: '《中华人民共和国民法典》', number: '563' })).toBe('m563');
+    expect(index.find({ law: '', number: '264' })).toBe(null);
+    expect(index.find({ law: '刑法', number: '999' })).toBe(null);
+    expect(articleIndex({ articles: corpus.articles.slice(0, 3) }).find({ law: '', number: '264' })).toBe(
+      'c264',
+    );
+  });
+});
+
+describe('questions', () => {
+  it('are kept with their gold; what cannot be mapped is left out, with the reason', () => {
+    const rows = [
+      { id: 'a', query: '偷', answer: '刑法第264条' },
+      { id: 'b', query: '偷', answer: '不知道' },
+      { id: 'c', query: '偷', answer: '刑法第264、999条' },
+      { id: 'd', query: '', answer: '刑法第264条' },
+      { id: 'a', query: '偷', answer: '刑法第264条' },
+    ];
+    const { queries, report } = mapRows(rows, corpus);
+    expect(queries).toEqual([{ id: 'a', query: '偷', gold: ['c264'], answer: { kind: 'articles' } }]);
+    expect(report).toMatchObject({ read: 5, kept: 1 });
+    expect(
+      Object.fromEntries(Object.entries(report.leftOut).map(([why, { first }]) => [why, first])),
+    ).toEqual({
+      'the answer cites no article': ['b'],
+      'an article that it cites is not in the corpus': ['c'],
+      'the question is empty': ['d'],
+      'the id stands there twice': ['a'],
+    });
+  });
+  it('say what a right answer is', () => {
+    expect(expectedAnswer('正确答案：B。')).toEqual({ kind: 'choice', choices: ['B'] });
+    expect(expectedAnswer('A、C 依据刑法第264条')).toEqual({ kind: 'choice', choices: ['A', 'C'] });
+    expect(expectedAnswer('刑期:6个月')).toEqual({ kind: 'number', value: 6, tolerance: 1 });
+    expect(expectedAnswer('判处有期徒刑三年六个月')).toEqual({ kind: 'number', value: 42, tolerance: 4 });
+    expect(expectedAnswer('法条:刑法第264条')).toEqual({ kind: 'articles' });
+  });
+  it('come in the shapes of LexEval and LawBench, ids given or by line', async () => {
+    const exam = file('lexeval.jsonl', [{ input: '哪项？A. 盗窃 B. 抢劫', answer: 'A，依据刑法第264条' }]);
+    expect((await importQuestions(exam, 'lexeval', corpus)).queries).toEqual([
+      {
+        id: 'lexeval-1',
+        query: '哪项？A. 盗窃 B. 抢劫',
+        gold: ['c264'],
+        answer: { kind: 'choice', choices: ['A'] },
+      },
+    ]);
+    const bad = file('bad.jsonl', [{ question: 'x' }]);
+    await expect(importQuestions(bad, 'lawbench', corpus)).rejects.toThrow(/bad.jsonl/);
+  });
+  it('are split by a seed, both parts in order and disjoint', () => {
+    const queries = Array.from({ length: 50 }, (_, i) => ({ id: `q${i}`, query: 'x', gold: ['a'] }));
+    const { train, heldOut } = splitQuestions(queries, 0.3, 1);
+    expect([train.length, heldOut.length]).toEqual([35, 15]);
+    expect([...train, ...heldOut].map(({ id }) => id).sort()).toEqual(queries.map(({ id }) => id).sort());
+    expect(splitQuestions(queries, 0.3, 1)).toEqual({ train, heldOut });
+    expect(splitQuestions(queries, 0.3, 2).heldOut).not.toEqual(heldOut);
+    expect(heldOut).toEqual(queries.filter((one) => heldOut.includes(one)));
+  });
+});
+
+describe('precedents', () => {
+  it('come in the shapes of JuDGE and LeCaRDv2', async () => {
+    const judgment = '吉林省公主岭市人民法院 刑事判决书 …… 判决如下：被告人甲犯盗窃罪，判处有期徒刑一年。';
+    const judge = file('judge.jsonl', [
+      { text_id: 7, text: '甲偷手机', fd: judgment, la: [264, '133-1', 999] },
+      { text_id: 8, text: ' ', fd: judgment, la: [] },
+    ]);
+    const { precedents, report } = await importPrecedents(judge, 'judge', corpus);
+    expect(precedents).toEqual([
+      { id: '7', court: '吉林省公主岭市人民法院', fact: '甲偷手机', judgment, articles: ['c264', 'c133-1'] },
+    ]);
+    expect(Object.keys(report.leftOut)).toEqual([
+      'article 中华人民共和国刑法 999 is not in the corpus',
+      'the facts are empty',
+    ]);
+    const lecard = file('lecard.jsonl', [
+      {
+        pid: 'p',
+        fact: '甲偷手机',
+        reason: '本院认为',
+        result: '判处拘役',
+        article: ['刑法第二百六十四条'],
+        charge: ['盗窃罪'],
+      },
+    ]);
+    expect((await importPrecedents(lecard, 'lecardv2', corpus)).precedents).toEqual([
+      {
+        id: 'p',
+        court: null,
+        fact: '甲偷手机',
+        judgment: '甲偷手机\n本院认为\n判处拘役',
+        articles: ['c264'],
+      },
+    ]);
+  });
+});
+
+const SHARED = '../shared/data';
+describe.skipIf(!existsSync(`${SHARED}/lawbench`))(
+  'the cases of LawBench (skipped where the shared data are absent)',
+  () => {
+    it('are all mapped to articles of the Criminal Law', async () => {
+      const law = await loadCorpus(`${SHARED}/judge/statutes.jsonl`);
+      const { queries, report } = await importQuestions(
+        `${SHARED}/lawbench/article-prediction.jsonl`,
+        'lawbench',
+        law,
+      );
+      expect(report).toEqual({ read: 320, kept: 320, leftOut: {} });
+      const gold = Object.fromEntries(queries.map((query) => [query.id, query.gold.join()]));
+      expect([gold['lb31-000'], gold['lb31-001']]).toEqual(['xf264,xf353', 'xf237']);
+      expect(queries.every(({ answer }) => answer?.kind === 'articles')).toBe(true);
+    });
+  },
+);
