@@ -1,8 +1,9 @@
 /** The section `assistants`: models that help and are never trained, at any OpenAI-compatible endpoint. */
 import { z } from 'zod';
-import { count, filled } from './fields.ts';
+import { count, filled, share } from './fields.ts';
 
-const assistant = z.strictObject({
+/** Who is asked, and how patiently. */
+const served = {
   /** With or without the trailing `/v1`. */
   url: z.url({ protocol: /^https?$/, error: 'an address such as http://10.0.0.1:8000' }),
   /** The model's id at that endpoint. */
@@ -17,6 +18,19 @@ const assistant = z.strictObject({
   retries: z.number().int().min(0).max(20).default(3),
   /** Calls under way at once. */
   concurrency: count.max(1024).default(8),
+};
+
+/** Embeddings beside BM25 in the first stage: `env/retrieval/hybrid.ts`. */
+export const embeddings = z.strictObject({
+  ...served,
+  /** Share of the embeddings in the score; Legal-R1's code has 10 of 25. */
+  weight: share.default(0.4),
+  /** Texts a call. */
+  batch: count.max(4096).default(32),
+});
+
+const assistant = z.strictObject({
+  ...served,
   /** Of one answer. */
   maxTokens: count.default(1024),
   temperature: z.number().min(0).max(2).default(0),
@@ -34,6 +48,6 @@ export const assistants = z.strictObject({
   condenser: assistant.optional(),
   /** Reranks statutes by intent. */
   reranker: assistant.optional(),
-  /** Folder of their answers, kept by content; left out: within the run folder. */
+  /** Folder of their answers and of vectors, kept by content; left out: `.assistants` beside the runs. */
   cache: filled.optional(),
 });

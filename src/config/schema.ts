@@ -7,7 +7,7 @@
 import { z } from 'zod';
 import { LORA_MODULES } from '../engine/peft.ts';
 import { QUESTION_SHAPES } from '../env/import/import-questions.ts';
-import { assistants } from './assistants-schema.ts';
+import { assistants, embeddings } from './assistants-schema.ts';
 import { endpoint } from './endpoint-schema.ts';
 import { env, reward } from './environment-schema.ts';
 import { atLeastZero, beta, count, filled, positive, share } from './fields.ts';
@@ -79,6 +79,8 @@ const retrieval = z.strictObject({
     .prefault({}),
   /** What articles of the law that a rewrite names (`民法典：押金 返还`) gain, as a share of the best score. */
   lawBoost: atLeastZero.default(0),
+  /** Absent: BM25 alone. */
+  embeddings: embeddings.optional(),
   rerank: z
     .strictObject({ kind: z.literal('lexical').default('lexical'), alpha: share.default(0.9) })
     .prefault({}),

@@ -5,7 +5,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type ChatFailure, createChatModel } from './chat-model.ts';
+import type { AssistantFailure } from './assistant-client.ts';
+import { createChatModel } from './chat-model.ts';
+import { createEmbedder } from './embedder.ts';
 import { cachedModel } from './model-cache.ts';
 
 const KEY = 'sk-secret-0123456789';
@@ -69,7 +71,7 @@ async function ask(script: Reply[], change = {}) {
   seen.length = 0;
   const end = await open(change)
     .chat(messages, call)
-    .catch((error: ChatFailure) => error);
+    .catch((error: AssistantFailure) => error);
   return { end, requests: seen.length };
 }
 
@@ -93,7 +95,7 @@ describe('a chat model', () => {
     expect(await ask([reply, says('答')])).toEqual({ end: '答', requests: 2 });
     const { end, requests } = await ask([reply]);
     expect(requests).toBe(3);
-    expect((end as ChatFailure).name).toBe('ChatFailure');
+    expect((end as AssistantFailure).name).toBe('AssistantFailure');
   });
 
   it.each<[string, Reply, string, string]>([
@@ -110,7 +112,7 @@ describe('a chat model', () => {
     const { end, requests } = await ask([reply]);
     expect(requests).toBe(1);
     expect(end).toMatchObject({ reason, message: expect.stringContaining(text) });
-    expect((end as ChatFailure).message).not.toContain(KEY);
+    expect((end as AssistantFailure).message).not.toContain(KEY);
   });
 
   it('gives up what hangs at its deadline', async () => {
@@ -128,6 +130,52 @@ describe('a chat model', () => {
     const model = open({ concurrency: 2 });
     await Promise.all(Array.from({ length: 8 }, () => model.chat(messages, call)));
     expect(most).toBe(2);
+  });
+});
+
+describe('an embedder', () => {
+  const embedder = (change = {}) =>
+    createEmbedder({
+      url,
+      model: 'm',
+      apiKey: KEY,
+      deadlineMs: 5_000,
+      retries: 1,
+      backoffMs: 1,
+      concurrency: 2,
+      batch: 2,
+      ...change,
+    });
+  const vectors = (...data: unknown[]): Reply => json({ data });
+
+  it('asks in batches, and gives the vectors in the order of the texts', async () => {
+    replies = [
+      vectors({ index: 1, embedding: [0, 2] }, { index: 0, embedding: [1, 0] }),
+      vectors({ index: 0, embedding: [3, 4] }),
+    ];
+    seen.length = 0;
+    const all = await embedder({ concurrency: 1 }).embed(['a', 'b', 'c']);
+    expect(all.map((vector) => [...vector])).toEqual([
+      [1, 0],
+      [0, 2],
+      [3, 4],
+    ]);
+    expect(seen.map(({ body }) => body)).toEqual([
+      { model: 'm', input: ['a', 'b'], encoding_format: 'float' },
+      { model: 'm', input: ['c'], encoding_format: 'float' },
+    ]);
+    expect(await embedder().embed([])).toEqual([]);
+  });
+
+  it.each<[string, Reply]>([
+    ['too few vectors', vectors({ index: 0, embedding: [1] })],
+    ['one twice', vectors({ index: 0, embedding: [1] }, { index: 0, embedding: [1] })],
+    ['different lengths', vectors({ index: 0, embedding: [1] }, { index: 1, embedding: [1, 2] })],
+    ['no numbers', vectors({ index: 0, embedding: [null] }, { index: 1, embedding: [1] })],
+    ['an empty vector', vectors({ index: 0, embedding: [] }, { index: 1, embedding: [] })],
+  ])('%s are no answer', async (_, reply) => {
+    replies = [reply];
+    await expect(embedder().embed(['a', 'b'])).rejects.toMatchObject({ reason: 'invalid-answer' });
   });
 });
 

@@ -33,7 +33,7 @@ const messages = [{ role: 'user' as const, content: 'q' }];
 const call = { maxTokens: 4, temperature: 0 };
 
 describe('openAssistant', () => {
-  it('keeps answers in the run folder, or in the folder named; a sampling teacher is asked each time', async () => {
+  it('keeps answers beside the runs, or in the folder named; a sampling teacher is asked each time', async () => {
     const judge = { url, model: 'm' };
     for (const more of [{}, { cache: join(scratch, 'kept') }]) {
       const config = configOf({ judge, ...more }, 'cached');

@@ -5,13 +5,12 @@ import type { Config } from '../config/schema.ts';
 import type { ChatModel } from '../env/lawyer/types.ts';
 import { createChatModel } from '../rollout/chat-model.ts';
 import { cachedModel } from '../rollout/model-cache.ts';
-import { runFolder } from './run-folder.ts';
 
 export type AssistantRole = Exclude<keyof Config['assistants'], 'cache'>;
 export type AssistantSettings = NonNullable<Config['assistants'][AssistantRole]>;
 
 /**
- * The model of a role. Its answers are kept in `assistants.cache`, by default in the run folder; a teacher's are
+ * The model of a role. Its answers are kept (`keptFolder`); a teacher's are
  * not when it samples: its episodes of one question are to differ. UserError for a key that is not set.
  */
 export function openAssistant(
@@ -22,28 +21,29 @@ export function openAssistant(
 ): ChatModel {
   const chat = askUncached(role, settings);
   if (role === 'teacher' && settings.temperature > 0) return chat;
-  const { cache } = config.assistants;
-  return cachedModel(
-    chat,
-    cache === undefined ? join(runFolder(config).root, 'assistants') : resolve(cache),
-    say,
-  );
+  return cachedModel(chat, keptFolder(config), say);
 }
+
+/** Where answers and vectors are kept: `assistants.cache`, else beside the runs, for all of them. */
+export const keptFolder = ({ assistants, run }: Pick<Config, 'assistants' | 'run'>): string =>
+  resolve(assistants.cache ?? join(run.dir, '.assistants'));
 
 /** The model of a role, asked each time. UserError for a key that is not set. */
 export function askUncached(role: AssistantRole, settings: AssistantSettings): ChatModel {
   const { url, model, deadlineMs, retries, concurrency } = settings;
-  return createChatModel({ url, model, apiKey: keyOf(role, settings), deadlineMs, retries, concurrency });
+  const apiKey = assistantKey(`assistants.${role}`, settings.apiKeyEnv);
+  return createChatModel({ url, model, apiKey, deadlineMs, retries, concurrency });
 }
 
-function keyOf(role: AssistantRole, { apiKeyEnv }: AssistantSettings): string | undefined {
+/** The key in an environment variable; undefined where none is named. UserError when it is not set or no key. */
+export function assistantKey(section: string, apiKeyEnv: string | undefined): string | undefined {
   if (apiKeyEnv === undefined) return undefined;
   const key = process.env[apiKeyEnv];
   if (!key || !/^[\x21-\x7e]+$/.test(key))
     throw new UserError(
       key ? 'holds a character that no key has' : 'is not set',
       `environment variable ${apiKeyEnv}`,
-      `set it to the key of assistants.${role}`,
+      `set it to the key of ${section}`,
     );
   return key;
 }

@@ -24,6 +24,7 @@ import { scoreLawyerEpisode } from '../reward/lawyer/ledger.ts';
 import { RolloutFailure } from '../rollout/rollout-failure.ts';
 import { openAssistant } from './assistants.ts';
 import type { Environment, EnvironmentData, EnvironmentOptions } from './environment.ts';
+import { firstStage } from './first-stage.ts';
 
 type LawyerEnv = Extract<Config['env'], { kind: 'lawyer' }>;
 
@@ -51,7 +52,7 @@ export function lawyerEnvironment(
   const [reranker, condenser, critic] = [model('reranker'), model('condenser'), model('critic')];
   const tools: LawyerTools = {
     statutes: createStatuteSearch({
-      retriever,
+      retriever: firstStage(config, corpus, retriever),
       corpus,
       reranker: reranker ? modelIntentReranker(reranker) : lexicalIntentReranker,
       topK,

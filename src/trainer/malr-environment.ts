@@ -14,6 +14,7 @@ import type { Query } from '../env/types.ts';
 import type { RewardConfig } from '../reward/config.ts';
 import { type RetrievalFacts, scoreEpisode } from '../reward/ledger.ts';
 import type { Environment, EnvironmentData, EnvironmentOptions } from './environment.ts';
+import { firstStage } from './first-stage.ts';
 
 const malrConfig = (env: MalrEnv, { retrieval }: Config): MalrConfig => {
   const { kind: _, ...malr } = env;
@@ -39,7 +40,7 @@ export function malrEnvironment(
   const weights = { ...anchor, ...(rewriteWeight === undefined ? {} : { rewrite: rewriteWeight }) };
   const retriever = createBm25Retriever(corpus, { k1, b, anchor: weights, lawBoost }, like?.retriever.index);
   const tools: MalrTools = {
-    retriever,
+    retriever: firstStage(config, corpus, retriever),
     reranker: createLexicalReranker(corpus, retriever.index, { alpha: rerank.alpha }),
     article: (id) => corpus.byId.get(id),
     rankPool: (searches) => rankPool(searches),

@@ -2,7 +2,7 @@
 import { UserError } from '../../base/errors.ts';
 import type { Config } from '../../config/schema.ts';
 import { loadPrecedents } from '../../env/lawyer/precedents/precedent-set.ts';
-import { ChatFailure } from '../../rollout/chat-model.ts';
+import { AssistantFailure } from '../../rollout/assistant-client.ts';
 import { type AssistantRole, type AssistantSettings, askUncached } from '../../trainer/assistants.ts';
 import type { Passed } from './checklist.ts';
 
@@ -32,7 +32,7 @@ export async function checkAssistant(
       temperature: 0,
     });
   } catch (error) {
-    if (!(error instanceof ChatFailure)) throw error;
+    if (!(error instanceof AssistantFailure)) throw error;
     throw new UserError(error.message, `assistants.${role}`, 'check url, model and key, or leave it out');
   }
   return { value: null, detail: `${chat.name} answers` };

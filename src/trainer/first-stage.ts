@@ -1,0 +1,51 @@
+/** The first stage as the configuration says: BM25 alone, or together with embeddings, whose vectors of the corpus are kept. */
+import { existsSync } from 'node:fs';
+import { mkdir } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { writeFileAtomic } from '../base/atomic-write.ts';
+import { shortHash } from '../base/hash.ts';
+import type { Config } from '../config/schema.ts';
+import { readSafetensors, safetensorsChunks } from '../engine/safetensors.ts';
+import type { Corpus } from '../env/corpus.ts';
+import type { Bm25Retriever } from '../env/retrieval/bm25.ts';
+import { createHybridRetriever, type Embedder, embeddedText } from '../env/retrieval/hybrid.ts';
+import type { Retriever } from '../env/types.ts';
+import { createEmbedder } from '../rollout/embedder.ts';
+import { assistantKey, keptFolder } from './assistants.ts';
+
+export function firstStage(config: Config, corpus: Corpus, lexical: Bm25Retriever): Retriever {
+  const { embeddings } = config.retrieval;
+  if (!embeddings) return lexical;
+  const { weight, apiKeyEnv, ...settings } = embeddings;
+  const apiKey = assistantKey('retrieval.embeddings', apiKeyEnv);
+  const embedder = createEmbedder({ ...settings, apiKey });
+  const path = join(keptFolder(config), `vectors-${shortHash([embedder.name, corpus.hash])}.safetensors`);
+  const texts = lexical.index.ids.map((id) => embeddedText(corpus.byId.get(id)!));
+  return createHybridRetriever({
+    lexical,
+    embedder,
+    weight,
+    vectors: () => keptVectors(path, embedder, texts),
+  });
+}
+
+/** The vectors of the texts, from the file where it holds so many, else asked for and kept. */
+export async function keptVectors(
+  path: string,
+  embedder: Embedder,
+  texts: readonly string[],
+): Promise<Float32Array[]> {
+  const kept = existsSync(path) ? readSafetensors(path).tensors.get('vectors') : undefined;
+  if (kept && kept.shape[0] === texts.length) {
+    const [, width] = kept.shape;
+    return texts.map((_, d) => kept.data.subarray(d * width!, (d + 1) * width!));
+  }
+  const vectors = await embedder.embed(texts);
+  const width = vectors[0]!.length;
+  const data = new Float32Array(texts.length * width);
+  for (const [d, vector] of vectors.entries()) data.set(vector, d * width);
+  await mkdir(dirname(path), { recursive: true });
+  const tensors = new Map([['vectors', { shape: [texts.length, width], data }]]);
+  await writeFileAtomic(path, safetensorsChunks(tensors, { dtype: 'F32' }));
+  return vectors;
+}
