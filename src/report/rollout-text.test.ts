@@ -119,3 +119,27 @@ test('a dropped group says why there is no advantage', () => {
     'advantage: none (no variance)',
   );
 });
+
+test('of the Lawyer also intent, evidence as shown, and the answer', () => {
+  const evidence = [
+    {
+      source: 'statute' as const,
+      id: 'a9',
+      rank: 0,
+      title: '第九条',
+      text: '押金应当返还\u001b[2J',
+      articles: ['a9'],
+    },
+  ];
+  const lawyer: Trajectory = {
+    ...trajectory,
+    rounds: [{ ...trajectory.rounds[0]!, agent: 'STATUTE', intent: '要件', evidence }],
+    answer: { by: 'votes (stand-in)', text: 'a9 a1', articles: ['a9', 'a1'], choices: [], number: null },
+  };
+  const text = rolloutText(query, [{ kind: 'ok', trajectory: lawyer }], true);
+  expect(text).toContain('      intent: 要件\n');
+  expect(text).toMatch(/ {6}statute a9: 押金应当返还\S*\n/);
+  expect(text).toContain('  answer by votes (stand-in): a9* a1\n      a9 a1\n');
+  expect(text).not.toContain('\u001b');
+  expect(rolloutText(query, [{ kind: 'ok', trajectory }], true)).not.toContain('answer by');
+});

@@ -33,8 +33,21 @@ function memberText(trajectory: Trajectory, gold: ReadonlySet<string>, scored: b
   }
   lines.push(`  end: ${termination.kind} (${printable(termination.reason)})`);
   lines.push(`  pool of ${pool.length}: ${idList(pool, gold) || 'empty'}`);
+  if (trajectory.answer) lines.push(...answerText(trajectory.answer, gold));
   if (scored) lines.push(...ledgerText(trajectory));
   return lines;
+}
+
+/** What the judge answered, gold articles marked. */
+function answerText(
+  { by, text, articles }: NonNullable<Trajectory['answer']>,
+  gold: ReadonlySet<string>,
+): string[] {
+  const named = articles.length > 0 ? `: ${idList(articles, gold)}` : '';
+  const body = printable(text)
+    .split('\n')
+    .map((line) => `      ${line}`);
+  return [`  answer by ${printable(by)}${named}`, ...body];
 }
 
 function callText({
@@ -63,8 +76,12 @@ function callText({
 function roundText(index: number, round: Round, gold: ReadonlySet<string>): string[] {
   return [
     `  round ${index + 1} done by ${round.agent}: ${round.newIds.length} new, pool ${round.poolSize}`,
+    ...(round.intent ? [`      intent: ${printable(round.intent)}`] : []),
     ...round.queries.map((query) => `      searched: ${printable(query)}`),
     ...round.dropped.map(({ query, reason }) => `      dropped (${printable(reason)}): ${printable(query)}`),
+    ...(round.evidence ?? []).map(
+      ({ source, id, text }) => `      ${source} ${printable(id)}: ${printable(text)}`,
+    ),
     ...(round.newIds.length > 0 ? [`      new: ${idList(round.newIds, gold)}`] : []),
   ];
 }
