@@ -89,8 +89,8 @@ export interface BuildBaseModelOptions {
   learningRate?: number | undefined;
   threads: number;
   seed: number;
-  /** For the Lawyer's turns, by these settings, with facts of cases; null: for LegalMALR's calls. */
-  lawyer: { config: LawyerConfig; facts: readonly string[] } | null;
+  /** For the Lawyer's turns, by these settings, with facts and charges of cases; null: for LegalMALR's calls. */
+  lawyer: { config: LawyerConfig; facts: readonly string[]; charges: readonly string[] } | null;
   log: (line: string) => void;
 }
 

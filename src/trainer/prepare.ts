@@ -7,6 +7,7 @@ import type { Config } from '../config/schema.ts';
 import { type DecoderConfig, readDecoderConfig } from '../engine/model-config.ts';
 import { type Corpus, loadCorpus } from '../env/corpus.ts';
 import { loadPrecedents, type PrecedentSet } from '../env/lawyer/precedents/precedent-set.ts';
+import { chargesOf } from '../env/lawyer/precedents/search.ts';
 import { loadQueries, wordsOf } from '../env/queries.ts';
 import type { Message, Query } from '../env/types.ts';
 import type { Reference } from '../reward/lawyer/alignment.ts';
@@ -127,6 +128,9 @@ export async function ensureModel(config: Config, data: Data, log: (line: string
           ? {
               config: lawyerConfig(config.env),
               facts: (data.precedents?.cases ?? []).map(({ fact }) => fact),
+              charges: [...new Set((data.precedents?.cases ?? []).flatMap(chargesOf))].map((charge) =>
+                charge.replace(/罪$/u, ''),
+              ),
             }
           : null,
       log,

@@ -10,7 +10,7 @@ import { type Random, stream } from '../base/random.ts';
 import type { Role, Round } from '../env/episode.ts';
 import { lawOf, lawShortName } from '../env/law-name.ts';
 import type { LawyerConfig } from '../env/lawyer/config.ts';
-import { turnText } from '../env/lawyer/oracle.ts';
+import { statuteQuery, turnText } from '../env/lawyer/oracle.ts';
 import { buildLawyerMessages, type EarlierCall } from '../env/lawyer/prompts/build-messages.ts';
 import type { Action } from '../env/malr/agents.ts';
 import { AGENTS } from '../env/malr/agents.ts';
@@ -46,8 +46,8 @@ export interface PretrainTextInput {
   encode: (text: string) => number[];
   endId: number;
   seed: number;
-  /** What the Lawyer is asked, in turns, instead of LegalMALR's calls: its settings, and facts of cases, if any. */
-  lawyer: { config: LawyerConfig; facts: readonly string[] } | null;
+  /** What the Lawyer is asked, in turns, instead of LegalMALR's calls: its settings, and facts and charges of cases, if any. */
+  lawyer: { config: LawyerConfig; facts: readonly string[]; charges: readonly string[] } | null;
 }
 
 const TEXT_SHARE = 0.35;
@@ -127,19 +127,29 @@ function pairSample(input: PretrainTextInput, draw: () => Article, random: Rando
 /** Share of the Lawyer's made-up turns that see what a search found, and stop or go on. */
 const LATER_TURN_SHARE = 0.35;
 
+/** Share of the made-up turns that copy a real charge, whose article is not known. */
+const COPY_SHARE = 0.2;
+
 /** A turn of the Lawyer: the first search, or, after a search, STOP when the article asked for was found. */
 function lawyerSample(
   { source, renderPrompt, encode, endId, articles }: PretrainTextInput,
-  { config, facts }: NonNullable<PretrainTextInput['lawyer']>,
+  { config, facts, charges }: NonNullable<PretrainTextInput['lawyer']>,
   draw: () => Article,
   random: Random,
 ): PretrainSample {
+  const asTurn = (query: string): string =>
+    turnText({ kind: 'STATUTE', query, intent: random.next() < 0.5 ? '要件' : '量刑' }, config);
+  if (charges.length > 0 && random.next() < COPY_SHARE) {
+    const charge = charges[random.int(charges.length)]!;
+    const prompt = renderPrompt(
+      buildLawyerMessages(caseText(factsOf(facts, random), [charge]), [], [], config),
+    );
+    return { ids: [...prompt, ...encode(asTurn(charge)), endId], lossFrom: prompt.length };
+  }
   const gold = draw();
   const question = pseudoCase(gold, facts, source, random);
-  const turn = (role: 'rewrite_single' | 'repair'): string => {
-    const query = rewriteTarget(role, gold, question, source, random);
-    return turnText({ kind: 'STATUTE', query, intent: random.next() < 0.5 ? '要件' : '量刑' }, config);
-  };
+  const turn = (role: 'rewrite_single' | 'repair'): string =>
+    asTurn(statuteQuery(role, gold, question, source, random));
   const first = turn('rewrite_single');
   let calls: EarlierCall[] = [];
   let rounds: Round[] = [];
@@ -169,16 +179,20 @@ function pseudoCase(gold: Article, facts: readonly string[], source: TargetSourc
   const terms = random.shuffle(source.terms.articleTerms(gold.id, CHARGE_TERMS)).slice(0, 1 + random.int(2));
   const told =
     facts.length > 0 && random.next() < OTHER_FACTS_SHARE
-      ? pieceOf(facts[random.int(facts.length)]!, random)
+      ? factsOf(facts, random)
       : pseudoQuestion([gold], random);
-  return `事实:${told} 罪名:${terms.join('、')}。`;
+  return caseText(told, [terms.join('、')]);
 }
+
+const caseText = (told: string, charges: readonly string[]): string =>
+  `事实:${told} 罪名:${charges.join(';')}。`;
 
 /** An article's best terms, of which its made-up charge is drawn. */
 const CHARGE_TERMS = 4;
 
-function pieceOf(text: string, random: Random): string {
-  const characters = [...text];
+/** A piece of the facts of one case. */
+function factsOf(facts: readonly string[], random: Random): string {
+  const characters = [...facts[random.int(facts.length)]!];
   const from = random.int(Math.max(1, characters.length - FACT_CHARS));
   return characters.slice(from, from + FACT_CHARS).join('');
 }

@@ -70,7 +70,7 @@ function oracleOf(
   let hasAskedPrecedents = false;
   const termsFor = (gold: Article): string => {
     const role = searches > 1 ? 'repair' : 'rewrite_single';
-    let terms = rewriteTarget(role, gold, query.query, source, random);
+    let terms = statuteQuery(role, gold, query.query, source, random);
     for (let i = 0; i < REDRAWS && asked.has(terms); i++)
       terms = rewriteTarget('repair', gold, query.query, source, random);
     asked.add(terms);
@@ -87,6 +87,39 @@ function oracleOf(
     const terms = termsFor(missing[random.int(missing.length)] ?? golds[0]!);
     return { kind: 'STATUTE', query: terms, intent: random.next() < 0.5 ? '要件' : '量刑' };
   };
+}
+
+/** Terms that a charge is filled up with. */
+const TERMS_BESIDE_CHARGE = 2;
+
+/**
+ * A query for an article. Where the question names charges: the one nearest to the article, as it stands there, and
+ * terms of the article that the question does not say; a policy learns to copy first, and then what to add. Else
+ * terms alone, and so for another try.
+ */
+export function statuteQuery(
+  role: 'rewrite_single' | 'repair',
+  gold: Article,
+  question: string,
+  source: TargetSource,
+  random: Random,
+): string {
+  const charge = role === 'repair' ? null : nearestCharge(chargesNamed(question), gold.text);
+  if (charge === null) return rewriteTarget(role, gold, question, source, random);
+  const terms = rewriteTarget('rewrite_supplement', gold, question, source, random).split(' ');
+  const [first = '', ...more] = terms.filter((term) => !charge.includes(term)).slice(0, TERMS_BESIDE_CHARGE);
+  return [...[charge, first, ...more].join(' ')].slice(0, DEFAULT_TARGETS.maxChars).join('').trim();
+}
+
+/** The charge that shares most of its pairs of characters with a text, the first of equals; null for none. */
+function nearestCharge(charges: readonly string[], text: string): string | null {
+  let best: { charge: string; share: number } | null = null;
+  for (const charge of charges) {
+    const pairs = [...charge].slice(1).map((character, i) => [...charge][i]! + character);
+    const share = pairs.filter((pair) => text.includes(pair)).length / Math.max(1, pairs.length);
+    if (best === null || share > best.share) best = { charge, share };
+  }
+  return best?.charge ?? null;
 }
 
 /** Cases are told in the words of facts and charges: what the question says, and its charges where it names some. */
