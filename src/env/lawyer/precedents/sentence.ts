@@ -47,11 +47,22 @@ export function dispositivePart(judgment: string): string | null {
     before = bare;
     bare = bare.replace(/[（(][^（）()]*[）)]/gu, '');
   }
-  return bare.replace(REVOKED, '');
+  return bare.replace(REVOKED_PROBATION, '').replace(REVOKED, '');
 }
 
-/** An item of an appeal's judgment that revokes what the first instance imposed, and quotes it. */
-const REVOKED = /(?:[一二三四五六七八九十]+、)?\s*撤销[\s\S]*?(?=[一二三四五六七八九十]+、|$)/gu;
+/** An earlier probation or parole that ends: the sentence for the new offence may follow in the same item. */
+const REVOKED_PROBATION =
+  /撤销[^，。；]*?(?:宣告的?缓刑|缓刑[^，。；]{0,8}执行部分|假释)[^，。；]*[，。；]?/gu;
+
+/**
+ * An item of an appeal's judgment that revokes what the first instance imposed, and quotes it: up to the number of
+ * the next item. 第二、三、四项 are numbers of what is revoked.
+ */
+const REVOKED =
+  /(?:[一二三四五六七八九十]+、)?\s*撤销[\s\S]*?(?=(?<![第、一二三四五六七八九十])[一二三四五六七八九十]+、|$)/gu;
+
+/** What several sentences become: 决定执行, 决定合并执行, 数罪并罚执行. */
+const EXECUTED = /(?:决定|合并|并罚)[^，。；]{0,6}?执行/gu;
 
 /** Where the next defendant's sentence begins. */
 const DEFENDANT =
@@ -83,8 +94,8 @@ function sentenceIn(piece: string): Sentence | null {
     /^(?:原审)?(?:被告人?|上诉人|罪犯|被告单位)(?:[:：]\s*)?([^，。；：、]{1,40}?)(?:犯|无罪|免予)/u.exec(
       piece,
     ) ?? [];
-  const executed = piece.lastIndexOf('决定执行');
-  const text = executed >= 0 ? piece.slice(executed) : piece;
+  const executed = [...piece.matchAll(EXECUTED)].at(-1)?.index;
+  const text = executed === undefined ? piece : piece.slice(executed);
   const kind = penaltyOf(text);
   if (kind === null) return null;
   const ending = kind === 'fixed' || kind === 'detention' || kind === 'control';
