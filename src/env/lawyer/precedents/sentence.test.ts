@@ -81,11 +81,24 @@ describe('sentences', () => {
     const text =
       '一、撤销某县人民法院刑事判决，即被告人甲犯盗窃罪，判处有期徒刑六年；二、上诉人甲犯盗窃罪，判处拘役五个月（曾被判处有期徒刑九年）。';
     expect(after(text)).toMatchObject([{ kind: 'detention', months: 5 }]);
+    // 第二、三、四项 are no items of this judgment.
+    const several =
+      '一、撤销某县人民法院刑事判决的第二、三、四项，即被告人甲犯盗窃罪，决定执行有期徒刑八年；二、上诉人甲犯盗窃罪，判处有期徒刑四年，与前罪并罚，决定执行有期徒刑六年。';
+    expect(after(several)).toMatchObject([{ defendant: '甲', months: 72 }]);
     const quoted =
       '判决如下：驳回上诉，维持原判。本判决为终审判决。附：相关法律 处三年以上十年以下有期徒刑。';
     expect(sentencesOf(quoted)).toEqual([]);
     expect(dispositivePart('没有主文')).toBe(null);
     expect(severityOf(quoted)).toBe(null);
+  });
+});
+
+describe('an earlier probation that is revoked', () => {
+  it.each([
+    '一、被告人甲犯受贿罪，判处有期徒刑一年。撤销某县人民法院对被告人甲宣告的缓刑，原判有期徒刑二年，缓刑二年。数罪并罚，决定合并执行有期徒刑二年六个月。',
+    '一、撤销某县人民法院刑事判决中对被告人甲宣告缓刑二年的执行部分；被告人甲犯受贿罪，判处有期徒刑一年，与前罪并罚，决定执行有期徒刑二年六个月。',
+  ])('leaves what is executed, unsuspended: %s', (text) => {
+    expect(after(text)).toMatchObject([{ kind: 'fixed', months: 30, probationMonths: null }]);
   });
 });
 
@@ -126,4 +139,15 @@ describe('severity', () => {
     }
     expect(PENALTIES).toHaveLength(9);
   });
+  it.each<[number, Parameters<typeof of>]>([
+    [0.3595, ['fixed', 12]],
+    [0.5062, ['fixed', 36]],
+    [0.3833, ['fixed', 36, 60]],
+    [0.2512, ['detention', 5]],
+    [0.2728, ['control', 12]],
+    [0.0239, ['fine', null, null, 5000]],
+    [0.8, ['fixed', 300]],
+    [0.88, ['life']],
+    [0.94, ['death-reprieve']],
+  ])('%d, reckoned by hand: %j', (value, sentence) => expect(of(...sentence)).toBeCloseTo(value, 4));
 });

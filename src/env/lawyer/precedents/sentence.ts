@@ -154,7 +154,7 @@ function probation(text: string): number | null {
 
 function fineOf(text: string): number | null {
   let sum: number | null = null;
-  const all = text.matchAll(new RegExp(`罚金(?:计)?(?:人民币|港币|￥|¥)?\\s*(${NUMERAL}+)元?`, 'gu'));
+  const all = text.matchAll(new RegExp(`罚金(?:计)?(?:人民币?|港币|￥|¥)?\\s*(${NUMERAL}+)元?`, 'gu'));
   for (const [, amount] of all) {
     const yuan = readNumeral(amount!.replace(/[.,，]+$/u, ''));
     if (yuan !== null && yuan > (sum ?? 0)) sum = yuan;
