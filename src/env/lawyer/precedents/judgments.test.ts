@@ -90,9 +90,10 @@ const CHECKED: [string, number, string, number | null, number | null, number | n
   ['p0105', 1, 'fixed', 7, null, 1000],
   ['p0272', 1, 'fixed', 7, null, 1000],
   ['p0053', 2, 'fixed', 72, null, null],
-  // Found by reading whatever revokes, or has several terms: an earlier probation revoked, an upheld charge, a misprint.
+  // Found by reading whatever revokes, or has several terms: an earlier probation revoked, days written 天, a misprint.
   ['p0167', 1, 'fixed', 30, null, null],
   ['p0261', 1, 'fixed', 22, null, 20000],
+  ['p0214', 1, 'detention', 1 + 10 / 30, null, 2000],
   ['p0328', 2, 'fixed', 228, null, 1000000],
   ['p0182', 1, 'detention', 2, 3, 4000],
 ];

@@ -29,6 +29,7 @@ describe('numerals', () => {
     ['10个月', 10],
     ['六月', 6],
     ['二个月十五日', 2.5],
+    ['一个月零十五天', 1.5],
     ['十五年', 180],
   ])('%s is %d months', (text, value) => expect(monthsOf(text)).toBe(value));
 });

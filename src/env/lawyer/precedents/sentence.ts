@@ -126,7 +126,7 @@ function penaltyOf(text: string): Penalty | null {
 function longest(text: string, word: string): number | null {
   let most: number | null = null;
   for (const [, term] of text.matchAll(
-    new RegExp(`${word}[为]?((?:${NUMERAL}|年|个|月|日|零|又){1,18})`, 'gu'),
+    new RegExp(`${word}[为]?((?:${NUMERAL}|年|个|月|日|天|零|又){1,18})`, 'gu'),
   )) {
     const months = monthsOf(term!);
     if (months !== null && months > (most ?? 0)) most = months;
@@ -137,9 +137,10 @@ function longest(text: string, word: string): number | null {
 /** 三年六个月, 一年零二个月, 10个月, 二个月十五日 (2.5): months; null for what is no term. */
 export function monthsOf(term: string): number | null {
   const [, years, months, days] =
-    new RegExp(`^(?:(${NUMERAL}+)年)?[零又]*(?:(${NUMERAL}+)个?月)?[零又]*(?:(${NUMERAL}+)日)?`, 'u').exec(
-      term.trim(),
-    ) ?? [];
+    new RegExp(
+      `^(?:(${NUMERAL}+)年)?[零又]*(?:(${NUMERAL}+)个?月)?[零又]*(?:(${NUMERAL}+)[日天])?`,
+      'u',
+    ).exec(term.trim()) ?? [];
   if (years === undefined && months === undefined) return null;
   const read = (text: string | undefined): number | null => (text === undefined ? 0 : readNumeral(text));
   const [y, m, d] = [read(years), read(months), read(days)];
@@ -148,7 +149,7 @@ export function monthsOf(term: string): number | null {
 
 function probation(text: string): number | null {
   const [, term] =
-    new RegExp(`缓刑(?:考验期)?[为]?((?:${NUMERAL}|年|个|月|日|零|又){1,18})`, 'u').exec(text) ?? [];
+    new RegExp(`缓刑(?:考验期)?[为]?((?:${NUMERAL}|年|个|月|日|天|零|又){1,18})`, 'u').exec(text) ?? [];
   return term === undefined ? null : monthsOf(term);
 }
 
