@@ -46,16 +46,21 @@ export function articleIndex({ articles }: Pick<Corpus, 'articles'>): ArticleInd
   };
 }
 
+/** What stands before a law's name without 《》: 依照刑法, 我国刑法, 商法类中的证券法. */
+const BEFORE_LAW = /^.*(?:依照|按照|根据|依据|适用|违反|触犯|我国|法条|的)|^(?:和|及)+/u;
+
 /** The articles that a text cites, in its order, each once. Numbers in a row (第264、353条) share their law. */
 export function citationsIn(text: string): Citation[] {
   const found = new Map<string, Citation>();
   const list = new RegExp(
-    `(?:《([^》]{2,40})》|([\\p{Script=Han}]{1,30}?法(?:典)?))?\\s*第(${NUMBER}(?:[、,，和及]\\s*第?${NUMBER}(?:条)?)*)条(?:之(${NUMBER}))?`,
+    `(?:《([^》]{2,40})》|([\\p{Script=Han}]{1,30}?法(?:典)?))?的?\\s*第(${NUMBER}(?:[、,，和及]\\s*第?${NUMBER}(?:条)?)*)条(?:之(${NUMBER}))?`,
     'gu',
   );
   let law = '';
   for (const [, quoted, plain, numbers, sub] of text.matchAll(list)) {
-    law = (quoted ?? plain ?? law).replace(/^(?:依照|根据|适用|违反|触犯|和|及|法条|依据)+/u, '');
+    const said = quoted ?? plain?.replace(BEFORE_LAW, '') ?? law;
+    // 本法 is the law named last.
+    if (!/^[本该]法$/u.test(said)) law = said;
     const all = numbers!.split(/[、,，和及条第\s]+/u).filter((one) => one !== '');
     for (const [i, one] of all.entries()) {
       const number = numberOf(one, i === all.length - 1 ? sub : undefined);

@@ -4,10 +4,10 @@
  * the whole text.
  */
 import { z } from 'zod';
-import { readJsonLines } from '../../base/jsonl.ts';
 import type { Corpus } from '../corpus.ts';
 import { articleIndex, type Citation, citationsIn } from './article-index.ts';
 import type { ImportReport } from './import-questions.ts';
+import { readRows } from './read-rows.ts';
 
 export const PRECEDENT_SHAPES = ['judge', 'lecardv2'] as const;
 export type PrecedentShape = (typeof PRECEDENT_SHAPES)[number];
@@ -63,7 +63,7 @@ function citationOf(given: string | number): Citation {
   return first ? { law: first.law || LAW, number: first.number } : { law: LAW, number: plain };
 }
 
-/** Reads `path`, JSON Lines of the shape. Cases without facts are left out and told; so are single articles that the corpus has not. */
+/** Reads `path`, rows of the shape. Cases without facts are left out and told; so are single articles that the corpus has not. */
 export async function importPrecedents(
   path: string,
   shape: PrecedentShape,
@@ -101,7 +101,7 @@ export async function importPrecedents(
     precedents.set(id, { id, court: court ?? courtOf(judgment), fact, judgment, articles: [...articles] });
   };
   if (shape === 'judge')
-    await readJsonLines(path, judge, (row, line) => {
+    await readRows(path, judge, (row, line) => {
       const judgment = row.judgment || row.fd || row.full_doc;
       const numbers = [...row.articles, ...row.la];
       add(
@@ -113,7 +113,7 @@ export async function importPrecedents(
       );
     });
   else
-    await readJsonLines(path, lecard, (row, line) => {
+    await readRows(path, lecard, (row, line) => {
       const articles =
         typeof row.article === 'string' ? citationsIn(row.article) : row.article.map(citationOf);
       const judgment = row.qw || [row.fact, row.reason, row.result].join('\n');

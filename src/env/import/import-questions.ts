@@ -1,15 +1,16 @@
 /**
  * Question sets of other shapes as labelled questions: LawBench's tasks (`{instruction, question, answer}`) and
- * LexEval's (`{input, answer}`). What cannot be mapped to the corpus is left out and told, with its reason.
+ * LexEval's (`{input, answer}`), as lines or as one array. What cannot be mapped to the corpus is left out and told,
+ * with its reason.
  */
 import { z } from 'zod';
-import { readJsonLines } from '../../base/jsonl.ts';
 import { stream } from '../../base/random.ts';
 import type { Corpus } from '../corpus.ts';
 import { readNumeral } from '../lawyer/precedents/chinese-numerals.ts';
 import { monthsOf } from '../lawyer/precedents/sentence.ts';
 import type { ExpectedAnswer, Query } from '../types.ts';
-import { articleIndex, citationsIn } from './article-index.ts';
+import { articleIndex, type Citation, citationsIn } from './article-index.ts';
+import { readRows } from './read-rows.ts';
 
 export const QUESTION_SHAPES = ['lawbench', 'lexeval'] as const;
 export type QuestionShape = (typeof QUESTION_SHAPES)[number];
@@ -36,7 +37,7 @@ interface Row {
   answer: string;
 }
 
-/** Reads `path`, JSON Lines of the shape; ids are the file's own, or the line's number. */
+/** Reads `path`, rows of the shape; ids are the file's own, or the row's number. */
 export async function importQuestions(
   path: string,
   shape: QuestionShape,
@@ -46,11 +47,11 @@ export async function importQuestions(
   const name = (given: string | number | undefined, line: number): string =>
     String(given ?? `${shape}-${line}`);
   if (shape === 'lawbench')
-    await readJsonLines(path, lawbench, (row, line) => {
+    await readRows(path, lawbench, (row, line) => {
       rows.push({ id: name(row.id, line), query: row.question.trim(), answer: row.answer });
     });
   else
-    await readJsonLines(path, lexeval, (row, line) => {
+    await readRows(path, lexeval, (row, line) => {
       rows.push({ id: name(row.id, line), query: row.input.trim(), answer: row.answer });
     });
   return mapRows(rows, corpus);
@@ -72,19 +73,36 @@ export function mapRows(
     if (told.first.length < 5) told.first.push(row.id);
   };
   for (const row of rows) {
-    const cited = citationsIn(row.answer).map((citation) => index.find(citation));
+    const answer = expectedAnswer(row.answer);
+    const cited = goldCitations(row, answer).map((citation) => index.find(citation));
     const gold = [...new Set(cited.filter((one) => one !== null))];
     if (row.query === '') leaveOut('the question is empty', row);
     else if (seen.has(row.id)) leaveOut('the id stands there twice', row);
-    else if (cited.length === 0) leaveOut('the answer cites no article', row);
+    else if (cited.length === 0)
+      leaveOut('neither the answer nor what the question names cites an article', row);
     else if (gold.length < cited.length) leaveOut('an article that it cites is not in the corpus', row);
     else {
       seen.add(row.id);
-      queries.push({ id: row.id, query: row.query, gold, answer: expectedAnswer(row.answer) });
+      queries.push({ id: row.id, query: row.query, gold, answer });
     }
   }
   report.kept = queries.length;
   return { queries, report };
+}
+
+/**
+ * The articles to be found: those that the answer cites. A term of prison cites none, and neither do the letters of a
+ * choice: there they are what the question itself names, 法条:刑法第264条 before a term (LawBench 3-5; not the text of
+ * the law that follows it), and in a choice the question before its options (LexEval 1-2).
+ */
+function goldCitations({ query, answer }: Row, { kind }: ExpectedAnswer): Citation[] {
+  const cited = citationsIn(answer);
+  if (cited.length > 0 || (kind !== 'number' && kind !== 'choice')) return cited;
+  const named =
+    kind === 'number'
+      ? [...query.matchAll(/法条[:：]([^。]*)/gu)].at(-1)?.[1]
+      : query.slice(0, /A\s*[:：.．、]/u.exec(query)?.index ?? 0);
+  return citationsIn(named ?? '');
 }
 
 /** What the answer can be compared by: letters of a choice, a term of prison, else the articles that it cites. */

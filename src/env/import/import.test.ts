@@ -43,6 +43,16 @@ describe('citations', () => {
         ['民法典', '566'],
       ],
     ],
+    // The forms of LawBench 3-2: 的 before the number, a class of laws before the name, 本法.
+    [
+      '根据民商法类中的合同法的第三十条，并违反我国刑法第264条和本法第133条之一',
+      [
+        ['合同法', '30'],
+        ['刑法', '264'],
+        ['刑法', '133-1'],
+      ],
+    ],
+    ['根据《刑法》的第264条', [['刑法', '264']]],
     ['没有引用', []],
   ])('%s', (text, expected) => {
     expect(citationsIn(text).map(({ law, number }) => [law, number])).toEqual(expected);
@@ -74,7 +84,7 @@ describe('questions', () => {
     expect(
       Object.fromEntries(Object.entries(report.leftOut).map(([why, { first }]) => [why, first])),
     ).toEqual({
-      'the answer cites no article': ['b'],
+      'neither the answer nor what the question names cites an article': ['b'],
       'an article that it cites is not in the corpus': ['c'],
       'the question is empty': ['d'],
       'the id stands there twice': ['a'],
@@ -86,6 +96,42 @@ describe('questions', () => {
     expect(expectedAnswer('刑期:6个月')).toEqual({ kind: 'number', value: 6, tolerance: 1 });
     expect(expectedAnswer('判处有期徒刑三年六个月')).toEqual({ kind: 'number', value: 42, tolerance: 4 });
     expect(expectedAnswer('法条:刑法第264条')).toEqual({ kind: 'articles' });
+  });
+  it('with a term or a choice for an answer have as gold what the question names, not what it quotes', () => {
+    const charged = '事实:甲违反交通法第5条，偷手机。罪名:盗窃。';
+    const law = '法条内容：第二百六十四条 盗窃的，依照本法第一百三十三条处罚。';
+    const rows = [
+      { id: 'term', query: `${charged}法条:刑法第264、133条。${law}`, answer: '刑期:4个月' },
+      { id: 'no law', query: `${charged}${law}`, answer: '刑期:4个月' },
+      { id: 'choice', query: '刑法第264条的内容是:\nA: 刑法第133条\nB: 盗窃', answer: 'B' },
+      { id: 'exam', query: '何罪?A:盗窃，刑法第264条;B:抢劫', answer: '正确答案:A。' },
+    ];
+    const { queries, report } = mapRows(rows, corpus);
+    expect(queries.map(({ id, gold, answer }) => [id, gold, answer?.kind])).toEqual([
+      ['term', ['c264', 'c133'], 'number'],
+      ['choice', ['c264'], 'choice'],
+    ]);
+    expect(Object.values(report.leftOut).flatMap(({ first }) => first)).toEqual(['no law', 'exam']);
+  });
+  it('are read from one array as from lines, and from no half of one', async () => {
+    const rows = [
+      { instruction: 'x', question: '甲偷手机', answer: '法条:刑法第264条' },
+      { instruction: 'x', question: '甲酒后驾车', answer: '法条:刑法第133条之一' },
+    ];
+    const array = join(scratch, '3-1.json');
+    writeFileSync(array, `\uFEFF${JSON.stringify(rows, null, 2)}`);
+    const read = await importQuestions(array, 'lawbench', corpus);
+    expect(read).toEqual(await importQuestions(file('lines.json', rows), 'lawbench', corpus));
+    expect(read.queries.map(({ gold }) => gold)).toEqual([['c264'], ['c133-1']]);
+    writeFileSync(array, JSON.stringify([rows[0], { question: 'x' }, 7]));
+    await expect(importQuestions(array, 'lawbench', corpus)).rejects.toThrow(
+      /2 problems\n {2}row 2: "answer"/,
+    );
+    writeFileSync(array, '[{"question":');
+    await expect(importQuestions(array, 'lawbench', corpus)).rejects.toThrow(/3-1.json: is no JSON/);
+    await expect(importQuestions(join(scratch, 'none.json'), 'lawbench', corpus)).rejects.toThrow(
+      /none.json/,
+    );
   });
   it('come in the shapes of LexEval and LawBench, ids given or by line', async () => {
     const exam = file('lexeval.jsonl', [{ input: '哪项？A. 盗窃 B. 抢劫', answer: 'A，依据刑法第264条' }]);

@@ -1,0 +1,59 @@
+/** Rows of other projects' files: JSON Lines, or one JSON array, as LawBench's are; both are named `.json` there. */
+import { open, readFile } from 'node:fs/promises';
+import { z } from 'zod';
+import { messageOf, UserError } from '../../base/errors.ts';
+import { readJsonLines } from '../../base/jsonl.ts';
+
+/** So many problems of a file are told at once. */
+const MAX_PROBLEMS = 10;
+
+/**
+ * Hands each row of `path` to `visit` with its number, from 1: the line, or the place in the array. Which of the two
+ * it is, its first character says; a gzip file is lines. Throws a `UserError` that names file and rows for broken
+ * JSON and for rows that do not fit `schema`, and for a missing file; nothing is visited of an array that has one.
+ */
+export async function readRows<T>(
+  path: string,
+  schema: z.ZodType<T>,
+  visit: (row: T, number: number) => void,
+): Promise<void> {
+  if (!(await beginsAnArray(path))) return readJsonLines(path, schema, visit);
+  const rows = z.array(z.unknown()).parse(await jsonOf(path));
+  const problems: string[] = [];
+  const read = rows.map((row, i) => {
+    const parsed = schema.safeParse(row);
+    for (const { path: key, message } of parsed.error?.issues ?? [])
+      problems.push(`\n  row ${i + 1}: ${key.length > 0 ? `"${key.join('.')}": ` : ''}${message}`);
+    return parsed.data;
+  });
+  if (problems.length > 0)
+    throw new UserError(
+      `${problems.length} problems${problems.slice(0, MAX_PROBLEMS).join('')}`,
+      path,
+      'correct the rows named above',
+    );
+  for (const [i, row] of read.entries()) visit(row!, i + 1);
+}
+
+/** Whether the first character of a file is `[`. What cannot be opened is none: reading its lines tells why. */
+async function beginsAnArray(path: string): Promise<boolean> {
+  if (path.endsWith('.gz')) return false;
+  const file = await open(path).catch(() => null);
+  if (file === null) return false;
+  try {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(256), 0, 256, 0);
+    return /^\uFEFF?\s*\[/.test(buffer.toString('utf8', 0, bytesRead));
+  } catch {
+    return false; // A folder opens and cannot be read: told by the reading of lines, too.
+  } finally {
+    await file.close();
+  }
+}
+
+async function jsonOf(path: string): Promise<unknown> {
+  try {
+    return JSON.parse((await readFile(path, 'utf8')).replace(/^\uFEFF/, ''));
+  } catch (error) {
+    throw new UserError(`is no JSON (${messageOf(error)})`, path, 'give JSON Lines, or one whole JSON array');
+  }
+}
