@@ -44,7 +44,7 @@ export async function ensureQuestions(
   );
 }
 
-/** `320 read, 318 kept; 2 left out: the answer cites no article (a, b)`. */
+/** `320 read, 318 kept; 2 left out: no article is cited (a, b)`. */
 export function importText({ read, kept, leftOut }: ImportReport): string {
   const reasons = Object.entries(leftOut).map(
     ([reason, { count, first }]) =>
