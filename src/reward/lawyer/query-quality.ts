@@ -3,9 +3,9 @@ import type { Episode } from '../../env/episode.ts';
 /**
  * How well the statute queries aim, in [0, 1]: mean over the gold articles of 1 / log2(2 + rank / 3), the rank from 0
  * being the best that any query of the episode gives the article in the whole corpus (null: none does), times the
- * mean brevity of the queries, 1 up to `allowance` characters and allowance / length beyond. What a query merely
- * shares with the index pays nothing (the published code pays that), and stuffing many names into one costs more
- * than the better rank brings.
+ * brevity of the longest query: 1 up to `allowance` characters, allowance / length beyond. What a query merely shares
+ * with the index pays nothing (the published code pays that), and stuffing many names into one costs more than the
+ * better rank brings. It is the longest query that counts, not the mean: short ones beside it would buy the cost back.
  */
 export function queryQuality(
   { rounds }: Pick<Episode, 'rounds'>,
@@ -18,6 +18,6 @@ export function queryQuality(
     (sum, rank) => sum + (rank === null ? 0 : 1 / Math.log2(2 + rank / 3)),
     0,
   );
-  const brevity = queries.reduce((sum, query) => sum + Math.min(1, allowance / [...query].length), 0);
-  return (aim / goldRanks.length) * (brevity / queries.length);
+  const longest = Math.max(...queries.map((query) => [...query].length));
+  return (aim / goldRanks.length) * Math.min(1, allowance / longest);
 }
