@@ -4,6 +4,7 @@
  */
 import { z } from 'zod';
 import type { Episode } from '../../env/episode.ts';
+import { lastObject } from '../../env/lawyer/last-object.ts';
 import type { ChatModel } from '../../env/lawyer/types.ts';
 import type { Query } from '../../env/types.ts';
 
@@ -45,12 +46,11 @@ export async function judgeAnswer(
   return readJudgment(text, critic.name);
 }
 
-/** The grades in a model's text. Throws where there are none. */
+/** The grades that a model's text ends with, whatever thought stands before them. Throws where there are none. */
 export function readJudgment(text: string, who: string): Judgment {
-  const [object = ''] = /\{[^{}]*\}/.exec(text) ?? [];
   let value: unknown;
   try {
-    value = JSON.parse(object);
+    value = lastObject(text);
   } catch {
     throw new Error(`${who}: no grades in "${text.slice(0, 80)}"`);
   }

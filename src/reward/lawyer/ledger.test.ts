@@ -202,6 +202,8 @@ describe('judgments', () => {
   const critic = (text: string) => ({ name: 'critic', chat: async () => text });
   it('are grades from 1 to 4, read as shares', () => {
     expect(readJudgment('因此：{"accuracy":4,"support":2}', 'c')).toEqual({ accuracy: 1, support: 1 / 3 });
+    const thought = '<think>{"accuracy":1,"support":1}? 不对。</think>{"accuracy":3,"support":4}';
+    expect(readJudgment(thought, 'c')).toEqual({ accuracy: 2 / 3, support: 1 });
     for (const text of [
       '',
       '4',
