@@ -20,7 +20,7 @@ const MYRIADS: Record<string, number> = { 万: 1e4, 萬: 1e4, 亿: 1e8, 億: 1e8
 /** Characters of a number. */
 export const NUMERAL = '[零〇○一壹二贰两三叁四肆五伍六陆七柒八捌九玖十拾百佰千仟万萬亿億0-9０-９.,，]';
 
-/** The value of a numeral, or null for what is none. Grouping commas are overlooked. */
+/** The value of a numeral, or null for what is none, as a 万 alone. Grouping commas are overlooked. */
 export function readNumeral(text: string): number | null {
   const characters = [...text.replace(/[,，\s]/g, '')];
   if (characters.length === 0) return null;
@@ -39,6 +39,7 @@ export function readNumeral(text: string): number | null {
       digits = '';
     } else if (myriad !== undefined) {
       total = (total + section + pending()) * myriad;
+      if (total === 0) return null;
       section = 0;
       digits = '';
     } else return null;

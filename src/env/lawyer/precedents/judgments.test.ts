@@ -1,6 +1,7 @@
 /** The 340 judgments of JuDGE: how many can be read, and values checked by hand against the dispositive parts. */
 import { existsSync } from 'node:fs';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { courtLevel } from './court-level.ts';
 import { loadPrecedents, type PrecedentSet } from './precedent-set.ts';
 
 const FILE = '../shared/data/judge/precedents.jsonl.gz';
@@ -116,6 +117,23 @@ describe.skipIf(!existsSync(FILE))(
       const { level, sentence } = set.cases.find((one) => one.id === id)!;
       const { kind, months, probationMonths, fine } = sentence!;
       expect([level, kind, months, probationMonths, fine]).toEqual(expected);
+    });
+
+    it('have their level by their own first lines too, the name withheld', () => {
+      const differ = set.cases.filter(({ judgment, level }) => courtLevel(null, judgment) !== level);
+      expect(differ.map(({ id }) => id)).toEqual([]);
+    });
+
+    it('of four judgments take the political rights of the heaviest defendant, as read by hand', () => {
+      const taken = set.cases.flatMap(({ id, sentence }) =>
+        sentence?.politicalRights ? [[id, sentence.politicalRights]] : [],
+      );
+      expect(taken).toEqual([
+        ['p0123', 48],
+        ['p0140', 24],
+        ['p0156', 12],
+        ['p0196', 24],
+      ]);
     });
 
     it('have severities from none to terms of years, and most of them differ', () => {

@@ -3,7 +3,7 @@ import { stream } from '../../../base/random.ts';
 import { readNumeral } from './chinese-numerals.ts';
 import { authority, courtLevel } from './court-level.ts';
 import { dispositivePart, monthsOf, PENALTIES, type Sentence, sentencesOf } from './sentence.ts';
-import { severity, severityOf } from './severity.ts';
+import { heaviestSentence, severity, severityOf } from './severity.ts';
 
 describe('numerals', () => {
   it.each([
@@ -20,7 +20,7 @@ describe('numerals', () => {
     ['１２', 12],
   ])('%s is %d', (text, value) => expect(readNumeral(text)).toBe(value));
   it('nothing, and what is none, is null', () => {
-    for (const text of ['', '年', '三x']) expect(readNumeral(text)).toBe(null);
+    for (const text of ['', '年', '三x', '万']) expect(readNumeral(text)).toBe(null);
   });
   it.each([
     ['三年六个月', 42],
@@ -31,6 +31,7 @@ describe('numerals', () => {
     ['二个月十五日', 2.5],
     ['一个月零十五天', 1.5],
     ['十五年', 180],
+    ['一年半', 18],
   ])('%s is %d months', (text, value) => expect(monthsOf(text)).toBe(value));
 });
 
@@ -47,10 +48,18 @@ describe('court level', () => {
     ['长春铁路运输中级法院', 2],
     ['江苏省南通经济技术开发区人民法院', 1],
     ['中国人民解放军军事法院', 3],
+    ['中国人民解放军东部战区军事法院', 2],
+    ['中国人民解放军总直属军事法院', 2],
+    ['中国人民解放军杭州军事法院', 1],
+    ['最高人民法院第一巡回法庭', 4],
     ['吉林省公主岭市人民法院', 1],
   ])('%s is of level %i', (court, level) => expect(courtLevel(court)).toBe(level));
   it('without a name comes from the judgment; without either is unknown, and counts as basic', () => {
     expect(courtLevel(null, '某某盗窃案 广东省高级人民法院 刑事判决书')).toBe(3);
+    expect(courtLevel(null, '广 东 省 高 级 人 民 法 院 刑 事 判 决 书')).toBe(3);
+    // The court of an earlier conviction is not the one that judges.
+    const record = '绥中县人民法院 刑事判决书 被告人王某，1996年被葫芦岛市中级人民法院判处有期徒刑';
+    expect(courtLevel(null, record)).toBe(1);
     expect(courtLevel(null, '刑事判决书')).toBe(null);
     expect([null, 1, 2, 3, 4].map((level) => authority(level as 1))).toEqual([0, 0, 1 / 3, 2 / 3, 1]);
   });
@@ -77,7 +86,37 @@ describe('sentences', () => {
     ['被告人甲犯盗窃罪，单处罚金人民币叁仟元。', { kind: 'fine', fine: 3000 }],
     ['被告人甲犯滥伐林木罪，免予刑事处罚。', { kind: 'exempt' }],
     ['被告人甲无罪。', { kind: 'acquitted' }],
+    ['被告人甲不负刑事责任。', { kind: 'acquitted' }],
+    ['被告人甲犯盗窃罪，免予刑事处分。', { kind: 'exempt' }],
+    ['被告人甲犯贩卖毒品罪，判处死刑（缓期二年执行）。', { kind: 'death-reprieve' }],
+    ['被告人甲犯贪污罪，判处有期徒刑十年，没收其个人财产五万元。', { kind: 'fixed', confiscation: true }],
+    ['被告单位某公司犯逃税罪，判处罚金50万元。', { defendant: '某公司', kind: 'fine', fine: 500_000 }],
+    ['被告人甲犯盗窃罪，判处管制六个月。', { kind: 'control', months: 6, politicalRights: null }],
+    ['被告人甲犯强奸罪，判处有期徒刑十一年，剥夺政治权利一年。', { months: 132, politicalRights: 12 }],
+    [
+      '被告人甲犯抢劫罪，判处无期徒刑，剥夺政治权利终身；犯盗窃罪，判处有期徒刑十年，剥夺政治权利二年；决定执行无期徒刑，剥夺政治权利终身。',
+      { kind: 'life', politicalRights: 'life' },
+    ],
   ])('%s', (text, expected) => expect(after(text)).toMatchObject([expected]));
+  it.each([
+    '一、被告人甲、乙犯盗窃罪，各判处有期徒刑一年。',
+    '一、被告人甲、被告人乙犯盗窃罪，均判处有期徒刑一年。',
+    '被告人甲及被告人乙犯盗窃罪，均判处有期徒刑一年。',
+    '一、被告人甲、乙犯盗窃罪；二、判处被告人甲有期徒刑一年；判处被告人乙有期徒刑一年。',
+  ])('are of each of several defendants named together: %s', (text) => {
+    expect(after(text)).toMatchObject([
+      { defendant: '甲', kind: 'fixed', months: 12 },
+      { defendant: '乙', kind: 'fixed', months: 12 },
+    ]);
+  });
+  it('are found behind a heading set with blanks', () => {
+    expect(sentencesOf('判 决 如 下：被告人甲犯盗窃罪，判处拘役三个月。')).toMatchObject([{ months: 3 }]);
+  });
+  it('follow a plain revocation without a number of their own', () => {
+    expect(after('撤销某县人民法院刑事判决；上诉人甲犯盗窃罪，判处拘役四个月。')).toMatchObject([
+      { defendant: '甲', kind: 'detention', months: 4 },
+    ]);
+  });
   it('are not those that an appeal revokes, nor those in brackets or in statutes quoted behind', () => {
     const text =
       '一、撤销某县人民法院刑事判决，即被告人甲犯盗窃罪，判处有期徒刑六年；二、上诉人甲犯盗窃罪，判处拘役五个月（曾被判处有期徒刑九年）。';
@@ -97,6 +136,7 @@ describe('sentences', () => {
 describe('an earlier probation that is revoked', () => {
   it.each([
     '一、被告人甲犯受贿罪，判处有期徒刑一年。撤销某县人民法院对被告人甲宣告的缓刑，原判有期徒刑二年，缓刑二年。数罪并罚，决定合并执行有期徒刑二年六个月。',
+    '被告人甲犯盗窃罪，判处有期徒刑一年；撤销某县人民法院刑事判决中对被告人甲判处有期徒刑二年，缓刑四年的缓刑部分；数罪并罚，决定执行有期徒刑二年六个月。',
     '一、撤销某县人民法院刑事判决中对被告人甲宣告缓刑二年的执行部分；被告人甲犯受贿罪，判处有期徒刑一年，与前罪并罚，决定执行有期徒刑二年六个月。',
   ])('leaves what is executed, unsuspended: %s', (text) => {
     expect(after(text)).toMatchObject([{ kind: 'fixed', months: 30, probationMonths: null }]);
@@ -109,7 +149,7 @@ describe('severity', () => {
     months: number | null = null,
     probationMonths: number | null = null,
     fine: number | null = null,
-  ) => severity({ kind, months, probationMonths, fine, confiscation: false });
+  ) => severity({ kind, months, probationMonths, fine });
 
   it('orders the kinds: death over reprieve over life over any term over a fine over none', () => {
     const terms = [of('fixed', 300), of('fixed', 6), of('detention', 1), of('detention', 1, 2)];
@@ -139,6 +179,13 @@ describe('severity', () => {
       );
     }
     expect(PENALTIES).toHaveLength(9);
+  });
+  it('of a judgment is that of its defendant of the highest, not of the longest term', () => {
+    const judgment =
+      '判决如下：一、被告人甲犯盗窃罪，判处有期徒刑三年，缓刑四年；二、被告人乙犯盗窃罪，判处有期徒刑二年；三、被告人丙犯盗窃罪，单处罚金五千元。';
+    expect(heaviestSentence(judgment)).toMatchObject({ defendant: '乙', months: 24, probationMonths: null });
+    expect(severityOf(judgment)).toBe(Math.max(...sentencesOf(judgment).map(severity)));
+    expect(severityOf(judgment)).toBeGreaterThan(of('fixed', 36, 48));
   });
   it.each<[number, Parameters<typeof of>]>([
     [0.3595, ['fixed', 12]],

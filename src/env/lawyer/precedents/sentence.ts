@@ -30,6 +30,8 @@ export interface Sentence {
   fine: number | null;
   /** All or part of the property. */
   confiscation: boolean;
+  /** Months without political rights, or for life; null where they are kept. */
+  politicalRights: number | 'life' | null;
 }
 
 /** Ends of the dispositive part. */
@@ -38,21 +40,31 @@ const END =
 
 /** The dispositive part without what stands in brackets and what it revokes; null where there is none. */
 export function dispositivePart(judgment: string): string | null {
-  const at = judgment.lastIndexOf('判决如下');
-  if (at < 0) return null;
-  const rest = judgment.slice(at + '判决如下'.length).replace(/^[：:，\s]+/u, '');
+  const begin = [...judgment.matchAll(/判\s*决\s*如\s*下/gu)].at(-1);
+  if (!begin) return null;
+  const rest = judgment
+    .slice(begin.index + begin[0].length)
+    .replace(/^[：:，\s]+/u, '')
+    .replace(/死刑\s*[（(]\s*(缓期[^（）()]*)[）)]/gu, '死刑，$1');
   const part = rest.slice(0, END.exec(rest)?.index ?? rest.length);
   let bare = part;
   for (let before = ''; before !== bare; ) {
     before = bare;
     bare = bare.replace(/[（(][^（）()]*[）)]/gu, '');
   }
-  return bare.replace(REVOKED_PROBATION, '').replace(REVOKED, '');
+  return bare
+    .replace(REVOKED_PROBATION, '')
+    .replace(REVOKED_PLAINLY, '')
+    .replace(REVOKED, '')
+    .replace(NAMED_AFTER, '被告人$1犯，判处');
 }
 
 /** An earlier probation or parole that ends: the sentence for the new offence may follow in the same item. */
 const REVOKED_PROBATION =
-  /撤销[^，。；]*?(?:宣告的?缓刑|缓刑[^，。；]{0,8}执行部分|假释)[^，。；]*[，。；]?/gu;
+  /撤销(?:[^，。；]*?(?:宣告的?缓刑|缓刑[^，。；]{0,8}执行部分|假释)|[^。；]*?缓刑(?:执行)?部分)[^，。；]*[，。；]?/gu;
+
+/** What revokes without a quotation ends with its clause: 撤销某判决；上诉人甲无罪. */
+const REVOKED_PLAINLY = /撤销[^；。：:即犯处缓]*[；。]/gu;
 
 /**
  * An item of an appeal's judgment that revokes what the first instance imposed, and quotes it: up to the number of
@@ -64,9 +76,20 @@ const REVOKED =
 /** What several sentences become: 决定执行, 决定合并执行, 数罪并罚执行. */
 const EXECUTED = /(?:决定|合并|并罚)[^，。；]{0,6}?执行/gu;
 
-/** Where the next defendant's sentence begins. */
-const DEFENDANT =
-  /(?=(?:原审)?(?:被告人?|上诉人|罪犯|被告单位)(?:[:：]\s*)?[^，。；：、]{1,40}?(?:犯|无罪|免予刑事处罚))/u;
+/** 判处被告人甲有期徒刑: the name behind the verb. */
+const NAMED_AFTER = /判处(?:被告人|上诉人)([^，。；：、]{1,40}?)(?=有期徒刑|无期徒刑|死刑|拘役|管制|罚金)/gu;
+
+/** 被告人甲, 被告人甲、乙, and what follows the names. */
+const NAMED =
+  '(?:原审)?(?:被告单位|被告人?|上诉人|罪犯)(?:[:：]\\s*)?([^，。；：]{1,40}?)(?:犯|无罪|免予?(?:除)?刑事处[罚分]|不负刑事责任)';
+
+/** Where the next sentence begins, of one defendant or of several together (甲、乙犯…，各判处…). */
+const DEFENDANT = new RegExp(
+  `(?<![^一二三四五六七八九十\\d]、|[和及与])(?=${NAMED.replace(/\((?!\?)/u, '(?:')})`,
+  'u',
+);
+const NAMES = new RegExp(`^${NAMED}`, 'u');
+const BETWEEN_NAMES = /(?:、|[和及与](?=原审|被告|上诉人))(?:原审)?(?:被告单位|被告人?|上诉人)?/u;
 
 /** The sentences of a judgment, in its order; none where the part imposes none (an appeal dismissed). */
 export function sentencesOf(judgment: string): Sentence[] {
@@ -76,24 +99,25 @@ export function sentencesOf(judgment: string): Sentence[] {
   for (const piece of part.split(DEFENDANT)) {
     const read = sentenceIn(piece);
     if (read === null) continue;
-    const before = byName.get(read.defendant);
-    // Named twice: a term for each offence, then what is executed; or the same in other words.
-    if (!before || isHeavier(read, before)) byName.set(read.defendant, read);
+    for (const name of (NAMES.exec(piece)?.[1] ?? '').split(BETWEEN_NAMES)) {
+      const defendant = name.trim();
+      const before = byName.get(defendant);
+      // Named twice: a term for each offence, then what is executed; or the same in other words.
+      if (!before || isHeavier(read, before)) byName.set(defendant, { defendant, ...read });
+    }
   }
   return [...byName.values()];
 }
 
-/** Whether the first is the heavier penalty. */
-export function isHeavier(a: Sentence, b: Sentence): boolean {
+/** Whether the first is the heavier penalty: by kind, then by the term; probation aside. */
+export function isHeavier(a: Imposed, b: Imposed): boolean {
   const kinds = PENALTIES.indexOf(a.kind) - PENALTIES.indexOf(b.kind);
   return kinds !== 0 ? kinds < 0 : (a.months ?? 0) > (b.months ?? 0);
 }
 
-function sentenceIn(piece: string): Sentence | null {
-  const [, defendant = ''] =
-    /^(?:原审)?(?:被告人?|上诉人|罪犯|被告单位)(?:[:：]\s*)?([^，。；：、]{1,40}?)(?:犯|无罪|免予)/u.exec(
-      piece,
-    ) ?? [];
+type Imposed = Omit<Sentence, 'defendant'>;
+
+function sentenceIn(piece: string): Imposed | null {
   const executed = [...piece.matchAll(EXECUTED)].at(-1)?.index;
   const text = executed === undefined ? piece : piece.slice(executed);
   const kind = penaltyOf(text);
@@ -101,12 +125,12 @@ function sentenceIn(piece: string): Sentence | null {
   const ending = kind === 'fixed' || kind === 'detention' || kind === 'control';
   const name = { fixed: '有期徒刑', detention: '拘役', control: '管制' };
   return {
-    defendant: defendant.trim(),
     kind,
     months: ending ? longest(text, name[kind]) : null,
     probationMonths: ending ? probation(text) : null,
     fine: fineOf(text),
-    confiscation: /没收(?:个人)?(?:全部|部分)?(?:个人)?财产/.test(text),
+    confiscation: /没收其?(?:个人)?(?:全部|部分)?(?:个人)?财产/.test(text),
+    politicalRights: politicalRights(text),
   };
 }
 
@@ -117,40 +141,44 @@ function penaltyOf(text: string): Penalty | null {
   if (longest(text, '有期徒刑') !== null) return 'fixed';
   if (longest(text, '拘役') !== null) return 'detention';
   if (longest(text, '管制') !== null) return 'control';
-  if (/免予?(?:除)?刑事处罚/.test(text)) return 'exempt';
-  if (/无罪/.test(text)) return 'acquitted';
+  if (/免予?(?:除)?刑事处[罚分]/.test(text)) return 'exempt';
+  if (/无罪|不负刑事责任/.test(text)) return 'acquitted';
   return /(?:判处|单处)[^。；]{0,4}罚金/.test(text) ? 'fine' : null;
 }
+
+const TERM = `((?:${NUMERAL}|年|半|个|月|日|天|零|又){1,18})`;
 
 /** The longest term after a word, in months; null for none. */
 function longest(text: string, word: string): number | null {
   let most: number | null = null;
-  for (const [, term] of text.matchAll(
-    new RegExp(`${word}[为]?((?:${NUMERAL}|年|个|月|日|天|零|又){1,18})`, 'gu'),
-  )) {
+  for (const [, term] of text.matchAll(new RegExp(`${word}[为]?${TERM}`, 'gu'))) {
     const months = monthsOf(term!);
     if (months !== null && months > (most ?? 0)) most = months;
   }
   return most;
 }
 
-/** 三年六个月, 一年零二个月, 10个月, 二个月十五日 (2.5): months; null for what is no term. */
+/** 三年六个月, 一年零二个月, 一年半, 10个月, 二个月十五日 (2.5): months; null for what is no term. */
 export function monthsOf(term: string): number | null {
-  const [, years, months, days] =
+  const [, years, half, months, days] =
     new RegExp(
-      `^(?:(${NUMERAL}+)年)?[零又]*(?:(${NUMERAL}+)个?月)?[零又]*(?:(${NUMERAL}+)[日天])?`,
+      `^(?:(${NUMERAL}+)年(半)?)?[零又]*(?:(${NUMERAL}+)个?月)?[零又]*(?:(${NUMERAL}+)[日天])?`,
       'u',
     ).exec(term.trim()) ?? [];
   if (years === undefined && months === undefined) return null;
   const read = (text: string | undefined): number | null => (text === undefined ? 0 : readNumeral(text));
   const [y, m, d] = [read(years), read(months), read(days)];
-  return y === null || m === null || d === null ? null : 12 * y + m + d / 30;
+  return y === null || m === null || d === null ? null : 12 * y + (half ? 6 : 0) + m + d / 30;
 }
 
 function probation(text: string): number | null {
-  const [, term] =
-    new RegExp(`缓刑(?:考验期)?[为]?((?:${NUMERAL}|年|个|月|日|天|零|又){1,18})`, 'u').exec(text) ?? [];
+  const [, term] = new RegExp(`缓刑(?:考验期)?[为]?${TERM}`, 'u').exec(text) ?? [];
   return term === undefined ? null : monthsOf(term);
+}
+
+/** Whole lives and months alike: several defendants or offences leave the longest. */
+function politicalRights(text: string): number | 'life' | null {
+  return /剥夺政治权利终身/.test(text) ? 'life' : longest(text, '剥夺政治权利');
 }
 
 function fineOf(text: string): number | null {

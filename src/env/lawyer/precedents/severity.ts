@@ -13,7 +13,9 @@
  * 300 months, 25 years, is the longest term that there is (art. 69). What is not prison becomes months of prison as
  * the Criminal Law itself reckons custody before the judgment: a day counts a day of detention (art. 44) and two days
  * of control (art. 41). A suspended term counts 0.4 of itself: no custody unless it is revoked (arts. 72 to 77). A
- * fine beside a term changes nothing: it follows the offence, not how heavy the case is.
+ * fine beside a term changes nothing: it follows the offence, not how heavy the case is. Nor do confiscation and
+ * deprivation of political rights, which go with the gravest terms by law (arts. 56, 57). A term runs from the judgment
+ * less the custody before it (arts. 41, 44, 47), so that the term imposed is what counts, not what is left of it.
  */
 import { isHeavier, type Sentence, sentencesOf } from './sentence.ts';
 
@@ -24,8 +26,13 @@ const CONTROL = 0.5;
 const term = (months: number): number =>
   (0.8 * Math.log1p(Math.min(months, LONGEST_MONTHS))) / Math.log1p(LONGEST_MONTHS);
 
-/** Severity of one sentence. */
-export function severity({ kind, months, probationMonths, fine }: Omit<Sentence, 'defendant'>): number {
+/** Severity of one sentence, in [0, 1]. A term without months counts 0. */
+export function severity({
+  kind,
+  months,
+  probationMonths,
+  fine,
+}: Pick<Sentence, 'kind' | 'months' | 'probationMonths' | 'fine'>): number {
   const share = probationMonths === null ? 1 : SUSPENDED;
   switch (kind) {
     case 'death':
@@ -47,11 +54,17 @@ export function severity({ kind, months, probationMonths, fine }: Omit<Sentence,
   }
 }
 
-/** The heaviest sentence of a judgment; null where none can be read. */
+/**
+ * The sentence of the highest severity in a judgment, of equal ones the heavier penalty; null where none can be read.
+ * Two years served are heavier than three suspended.
+ */
 export function heaviestSentence(judgment: string): Sentence | null {
   const [first, ...others] = sentencesOf(judgment);
   if (!first) return null;
-  return others.reduce((heaviest, one) => (isHeavier(one, heaviest) ? one : heaviest), first);
+  return others.reduce((heaviest, one) => {
+    const more = severity(one) - severity(heaviest);
+    return more > 0 || (more === 0 && isHeavier(one, heaviest)) ? one : heaviest;
+  }, first);
 }
 
 /** Severity of a judgment, by its heaviest sentence; null where none can be read. */
