@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { courtLevel } from './court-level.ts';
 import { loadPrecedents, type PrecedentSet } from './precedent-set.ts';
+import { sentencesOf } from './sentence.ts';
 
 const FILE = '../shared/data/judge/precedents.jsonl.gz';
 
@@ -99,6 +100,34 @@ const CHECKED: [string, number, string, number | null, number | null, number | n
   ['p0182', 1, 'detention', 2, 3, 4000],
 ];
 
+/** Every defendant of some judgments with several, drawn at random and read by hand: kind, months, probation, fine. */
+const DEFENDANTS: [string, Record<string, [string, number, number | null, number | null]>][] = [
+  ['p0172', { 刘汉永: ['fixed', 6, null, 5000], 秦海照: ['fixed', 7, null, 5000] }],
+  ['p0250', { 胡斌斌: ['fixed', 66, null, null], 虞某: ['fixed', 12, null, null] }],
+  [
+    'p0232',
+    {
+      许大春: ['detention', 6, 10, 3000],
+      林升宣: ['detention', 4, 8, 2000],
+      许岩喜: ['detention', 4, 8, 2000],
+    },
+  ],
+  ['p0056', { 赵高银: ['fixed', 48, null, null], 张朝伟: ['fixed', 42, null, null] }],
+  ['p0296', { 林某某: ['fixed', 42, null, 100000], 林某2: ['fixed', 42, null, 100000] }],
+  ['p0026', { 张某: ['fixed', 12, null, 12000], 费某某: ['fixed', 6, null, 3000] }],
+  ['p0339', { 陈某某: ['fixed', 12, 24, 1000], 范某某: ['fixed', 12, 24, 500] }],
+  ['p0276', { 彭明: ['fixed', 8, null, 4000], 秦云: ['fixed', 6, null, 3000] }],
+  [
+    'p0171',
+    {
+      解梦祥: ['fixed', 36, 48, null],
+      葛文斌: ['fixed', 10, 12, null],
+      付天亮: ['fixed', 9, 12, null],
+    },
+  ],
+  ['p0327', { 雷冰青: ['fixed', 38, null, 76000], 周文雅: ['fixed', 26, null, 46000] }],
+];
+
 describe.skipIf(!existsSync(FILE))(
   'the judgments of JuDGE (skipped where the shared data are absent)',
   () => {
@@ -117,6 +146,16 @@ describe.skipIf(!existsSync(FILE))(
       const { level, sentence } = set.cases.find((one) => one.id === id)!;
       const { kind, months, probationMonths, fine } = sentence!;
       expect([level, kind, months, probationMonths, fine]).toEqual(expected);
+    });
+
+    it.each(DEFENDANTS)('%s: each defendant has their own sentence', (id, expected) => {
+      const read = sentencesOf(set.cases.find((one) => one.id === id)!.judgment);
+      const values = read.map(({ defendant, kind, months, probationMonths, fine }) => [
+        defendant,
+        [kind, months, probationMonths, fine],
+      ]);
+      expect(Object.fromEntries(values)).toEqual(expected);
+      expect(read).toHaveLength(Object.keys(expected).length);
     });
 
     it('have their level by their own first lines too, the name withheld', () => {
