@@ -73,10 +73,7 @@ describe('the Lawyer on the demo', () => {
     ]);
     expect(records.every(({ termination }) => termination.kind !== 'invalid')).toBe(true);
     const again = await lexpo('synthesize', [], '--out', demonstrations);
-    expect([again.code, again.stderr]).toEqual([
-      1,
-      expect.stringContaining('is there already'),
-    ]);
+    expect([again.code, again.stderr]).toEqual([1, expect.stringContaining('is there already')]);
   });
 
   it('trains an adapter on them, and GRPO from it, with every term in the record', {

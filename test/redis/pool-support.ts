@@ -13,7 +13,11 @@ import { createTableEndpoint, tableContext, tableQuery } from '../../src/trainer
 
 export const POLICY = { version: 0, model: BASE_MODEL };
 export const FACTS = { 'lexpo version': '1', 'rollout.topK': '0' };
-export const SAMPLING: Sampling = { temperature: 1, maxTokens: { planner: 4, rewriter: 4, lawyer: 64 }, maxAttempts: 2 };
+export const SAMPLING: Sampling = {
+  temperature: 1,
+  maxTokens: { planner: 4, rewriter: 4, lawyer: 64 },
+  maxAttempts: 2,
+};
 export const QUERIES = Array.from({ length: 6 }, (_, i) => tableQuery(i, 7));
 
 /** What a rollout meets before each call; it may wait or throw. */
