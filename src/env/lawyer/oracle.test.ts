@@ -78,6 +78,12 @@ describe('the oracle', () => {
         expect(episode.rounds).toHaveLength(Math.min(4, maxTurns - 1));
       }
   });
+  it('has found only what is shown: it goes on for a gold article that a search brought too far down', async () => {
+    for (const { episode } of await play(toolsOf(['a2', 'a1', 'a0']), { evidenceItems: 2 })) {
+      expect(episode.pool).not.toContain('a0');
+      expect(episode.rounds).toHaveLength(4);
+    }
+  });
   it('asks for precedents at most once, in the words of the question: its charges, or how it begins', async () => {
     const asked: { query: string; charges: string[] }[] = [];
     const played = await play(toolsOf(['a2'], asked));

@@ -40,7 +40,7 @@ export async function demonstrateLawyer(
   for (const query of queries)
     for (let rollout = 0; rollout < rollouts; rollout++) {
       const random = stream(seed, 'demonstrate', query.id, rollout);
-      const { watched, found } = watch(tools);
+      const { watched, found } = watch(tools, config.evidenceItems);
       const next = oracleOf(query, source, random, {
         hasPrecedents: tools.precedents !== null,
         // The last turn is for STOP, where there is more than one.
@@ -145,11 +145,11 @@ export function turnText(action: LawyerAction, { prompts }: Pick<LawyerConfig, '
   }
 }
 
-/** The tools, and the set of all articles that their searches have brought so far. */
-function watch(tools: LawyerTools): { watched: LawyerTools; found: Set<string> } {
+/** The tools, and the set of all articles that their searches have brought so far, of the pieces that are shown. */
+function watch(tools: LawyerTools, shown: number): { watched: LawyerTools; found: Set<string> } {
   const found = new Set<string>();
   const see = (evidence: Evidence[]): Evidence[] => {
-    for (const id of evidence.flatMap(({ articles }) => articles)) found.add(id);
+    for (const id of evidence.slice(0, shown).flatMap(({ articles }) => articles)) found.add(id);
     return evidence;
   };
   const statutes: StatuteSearch = {
