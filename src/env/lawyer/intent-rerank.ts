@@ -27,25 +27,28 @@ export interface IntentReranker {
   rerank(request: IntentRequest, candidates: readonly Candidate[], keep: number): Promise<Candidate[]>;
 }
 
-/** Words by which an intent is known, and what articles that serve it say. */
+/**
+ * Words by which an intent is known, and what articles that serve it say; the first that fits counts. Penalties come
+ * after what may be said of them (减轻处罚 is an exception), and 刑法 and 刑事 name a field of law, no penalty.
+ */
 const CUES: readonly { intent: RegExp; text: RegExp }[] = [
   {
-    intent: /量刑|刑期|刑罚|处罚|刑|sentenc|penalt|punish/i,
-    text: /处[^。；]*(?:死刑|无期徒刑|有期徒刑|拘役|管制|罚金)|imprison|fine/i,
-  },
-  {
     intent: /例外|免除|除外|减轻|从轻|阻却|excepti|exempt|mitigat/i,
-    text: /但是|除外|不适用|不是犯罪|不负|免除|减轻|从轻|except|unless/i,
+    text: /但是|除外|不适用|不是犯罪|不负|免除|减轻|从轻|\b(?:except|unless)/i,
   },
   { intent: /定义|概念|含义|是什么|definition|meaning/i, text: /是指|所称|包括|means|refers to/i },
   {
     intent: /程序|期限|时效|管辖|procedure|time limit|deadline/i,
     text: /期限|日内|以内|时效|申请|受理|within|days/i,
   },
+  {
+    intent: /量刑|刑期|刑罚|处罚|刑(?![法事])|sentenc|penalt|punish/i,
+    text: /处[^。；]*(?:死刑|无期徒刑|有期徒刑|拘役|管制|罚金)|\b(?:imprison|fine[sd]?\b)/i,
+  },
   { intent: /赔偿|责任|救济|liabil|compensat|remed/i, text: /赔偿|责任|返还|补偿|liable|compensat/i },
   {
     intent: /要件|构成|成立|element|constitut/i,
-    text: /的，|应当|不得|以[^。；]{1,12}为目的|who|any person/i,
+    text: /的，|应当|不得|以[^。；]{1,12}为目的|\bwho\b|any person/i,
   },
 ];
 
