@@ -1,8 +1,10 @@
 import { describe, expect, it } from 'vitest';
+import { stream } from '../../base/random.ts';
+import type { ExpectedAnswer } from '../types.ts';
 import { chargesNamed } from './charges.ts';
 import { modelJudge, votesJudge } from './judge.ts';
 import { lastObject } from './last-object.ts';
-import type { Evidence } from './types.ts';
+import type { ChatModel, Evidence } from './types.ts';
 
 const says = (text: string) => ({ name: 'm', chat: async () => text });
 const statute = (id: string, rank = 0): Evidence => ({
@@ -46,6 +48,70 @@ describe('the judge by a model', () => {
   });
 });
 
+describe('what a model is asked and how it is read', () => {
+  const asks = async (answer?: ExpectedAnswer, found: Evidence[] = []) => {
+    let prompt = '';
+    const chat: ChatModel = {
+      name: 'big',
+      async chat(messages, options) {
+        expect(options).toEqual({ maxTokens: 9, temperature: 0.5 });
+        prompt = messages.map(({ content }) => content).join('\n');
+        return '{"answer":"是"}';
+      },
+    };
+    const judge = modelJudge({ chat, maxTokens: 9, temperature: 0.5 });
+    expect(judge.name).toBe('big');
+    await judge.answer({ query: '怎么判', answer }, found);
+    return prompt;
+  };
+  it('the evidence by number, in full, what kind of answer it is, and never the right one', async () => {
+    const text = '长'.repeat(5000);
+    const prompt = await asks(undefined, [
+      { ...statute('a'), title: '第一条', text },
+      precedent(['b'], '判决', '盗窃罪'),
+    ]);
+    expect(prompt).toContain(`[1] statute, 第一条: ${text}`);
+    expect(prompt).toContain('[2] precedent, 盗窃罪: 判决');
+    expect(prompt).toContain('articles: the numbers in brackets');
+    expect(await asks()).toContain('Evidence:\nnone');
+    const kinds: [ExpectedAnswer, asked: string, right: string][] = [
+      [{ kind: 'choice', choices: ['Q'] }, 'choices: the letters', 'Q'],
+      [{ kind: 'number', value: 777, tolerance: 1 }, 'number: the number', '777'],
+      [{ kind: 'text', text: '旮旯' }, 'answer: the answer', '旮旯'],
+    ];
+    for (const [kind, wanted, right] of kinds) {
+      expect(await asks(kind)).toContain(wanted);
+      expect(await asks(kind)).not.toContain(right);
+    }
+  });
+  it.each<[string[], string[]]>([
+    [
+      ['a', 'C', 'A'],
+      ['A', 'C'],
+    ],
+    [['BAD'], ['A', 'B', 'D']],
+    [
+      ['A. theft', '(d) Fraud'],
+      ['A', 'D'],
+    ],
+    [['A、C'], ['A', 'C']],
+    [['B and C'], ['B', 'C']],
+    [['选项B'], ['B']],
+    [['选项AC'], ['A', 'C']],
+    [['', '无'], []],
+  ])('choices %j are the letters %j', async (choices, letters) => {
+    const chat = says(JSON.stringify({ answer: '是', choices }));
+    const judge = modelJudge({ chat, maxTokens: 9, temperature: 0 });
+    expect((await judge.answer(asked, [])).choices).toEqual(letters);
+  });
+  it('rejects when the model does', async () => {
+    const chat: ChatModel = { name: 'm', chat: () => Promise.reject(new Error('down')) };
+    await expect(modelJudge({ chat, maxTokens: 9, temperature: 0 }).answer(asked, [])).rejects.toThrow(
+      'down',
+    );
+  });
+});
+
 describe('the judge by votes', () => {
   const fits: Record<string, number> = { a: 0.9, b: 0.1, c: 0.85 };
   const votes = votesJudge({
@@ -61,6 +127,29 @@ describe('the judge by votes', () => {
     expect(await named(precedent(['b', 'z']), precedent(['b', 'z']))).toEqual(['b']);
     expect(await named()).toEqual([]);
     expect(votes.name).toContain('stand-in');
+  });
+  it('what every precedent applies decides nothing, nor does the order of the evidence', async () => {
+    const judge = votesJudge({ fit: async () => 0, commonness: (id) => (id === 'z' ? 1 : 0) });
+    const of = async (...evidence: Evidence[]) => (await judge.answer(asked, evidence)).articles;
+    expect(await of(precedent(['z']), precedent(['z']))).toEqual([]);
+    expect(await of(precedent(['z', 'b']), precedent(['z']), precedent(['z']))).toEqual(['b']);
+    const found = [statute('a', 1), statute('b', 0), precedent(['a'])];
+    expect(await of(...found)).toEqual(await of(...found.toReversed()));
+  });
+  it('names only what was found, whatever the evidence', async () => {
+    const random = stream(1, 'votes-test');
+    const ids = ['a', 'b', 'c', 'd', 'z'];
+    for (let i = 0; i < 200; i++) {
+      const some = () => ids.filter(() => random.int(3) === 0);
+      const found = [
+        ...some().map((id) => statute(id, random.int(9))),
+        ...Array.from({ length: random.int(4) }, () => precedent(some())),
+      ];
+      const articles = await named(...found);
+      expect(new Set(articles).size).toBe(articles.length);
+      const held = new Set(found.flatMap((one) => one.articles));
+      for (const id of articles) expect(held.has(id)).toBe(true);
+    }
   });
   it('names an article for each charge that the question ends with, and heeds precedents about it', async () => {
     const about: Record<string, string[]> = { 盗窃: ['a', 'b'], 诈骗: ['c', 'd'] };
@@ -85,6 +174,13 @@ describe('the judge by votes', () => {
     const evidence = [{ ...statute('a'), text: '盗窃公私财物的' }];
     expect((await votes.answer(choice, evidence)).choices).toEqual(['B']);
     expect((await votes.answer(asked, evidence)).choices).toEqual([]);
+    const other = [{ ...statute('a'), text: '交通肇事后逃逸的' }];
+    expect((await votes.answer(choice, other)).choices).toEqual(['A']);
+    const line = { ...choice, query: '哪一项？A、抢劫 B、盗窃公私财物 C、诈骗' };
+    expect((await votes.answer(line, evidence)).choices).toEqual(['B']);
+    // Nothing found, nothing chosen: a first option is no answer.
+    expect((await votes.answer(choice, [])).choices).toEqual([]);
+    expect((await votes.answer({ ...choice, query: '哪一项？' }, evidence)).choices).toEqual([]);
   });
   it('answers with the median term of the precedents, in months', async () => {
     const number = { query: '几个月', answer: { kind: 'number' as const, value: 1, tolerance: 0 } };
