@@ -22,8 +22,39 @@ describe('the JSON form', () => {
       ok({ kind: 'PRECEDENT', query: '入户', charges: [] }),
     );
   });
+  it('of several objects is the last one; an action within a string or an object is none', () => {
+    expect(parse('{"action":"STATUTE","query":"x","intent":""}\n{"action":"STOP"}')).toEqual(
+      ok({ kind: 'STOP' }),
+    );
+    const quoted = JSON.stringify({ action: 'STATUTE', query: '{"action":"STOP"}', intent: '{' });
+    expect(parse(quoted)).toEqual(ok({ kind: 'STATUTE', query: '{"action":"STOP"}', intent: '{' }));
+  });
+  it('cuts queries, intents and charges between characters, and white space to single blanks', () => {
+    const long = { action: 'STATUTE', query: `\n甲\t 乙${'😀'.repeat(30)}`, intent: `${'量'.repeat(19)} 刑` };
+    expect(parse(JSON.stringify(long))).toEqual(
+      ok({ kind: 'STATUTE', query: `甲 乙${'😀'.repeat(17)}`, intent: '量'.repeat(19) }),
+    );
+    const charges = ['盗'.repeat(21), ' '];
+    expect(parse(JSON.stringify({ action: 'PRECEDENT', query: 'x', charges }))).toEqual(
+      ok({ kind: 'PRECEDENT', query: 'x', charges: ['盗'.repeat(20)] }),
+    );
+  });
   it.each([
     ['', 'no JSON object at its end'],
+    [' \n', 'no JSON object at its end'],
+    ['我想查盗窃', 'no JSON object at its end'],
+    ['{"action":"STOP"', 'no JSON object at its end'],
+    ['[{"action":"STOP"}]', 'no JSON object at its end'],
+    ["{'action':'STOP'}", 'no JSON object at its end'],
+    ['{}', 'not one of the three actions'],
+    ['{"action":"stop"}', 'not one of the three actions'],
+    ['{"action":"STATUTE","query":1,"intent":"量刑"}', 'not one of the three actions'],
+    ['{"action":"PRECEDENT","query":"x","charges":"盗窃罪"}', 'not one of the three actions'],
+    ['{"action":"PRECEDENT","query":"x","intent":"量刑"}', 'not one of the three actions'],
+    [
+      '{"action":"STATUTE","query":"x","intent":"量刑","more":{"action":"STOP"}}',
+      'not one of the three actions',
+    ],
     ['{"action":"STOP"} 就这样', 'no JSON object at its end'],
     ['{"action":"SEARCH","query":"x"}', 'not one of the three actions'],
     ['{"action":"STATUTE","query":"x"}', 'not one of the three actions'],
@@ -50,12 +81,25 @@ describe('the compact form', () => {
     expect(parse('案： ')).toEqual({ kind: 'failed', reason: 'an empty query' }));
 });
 
+it('texts of nothing but blanks or braces, as long as a policy may write, are read at once', () => {
+  // The test times out where each blank is read again from every blank before it.
+  const blanks = ' '.repeat(200_000);
+  for (const text of [`a${blanks}b`, '{'.repeat(100_000), `\`\`\`${blanks}{`, `${'{'.repeat(10_000)}}`])
+    for (const pack of LAWYER_PACKS) expect(parseTurn(text, pack, 20).kind).toBe('failed');
+  expect(parseTurn(`${blanks}{"action":"STOP"}${blanks}\`\`\`${blanks}`, 'zh', 20)).toEqual(
+    ok({ kind: 'STOP' }),
+  );
+});
+
 it('garbage never throws, and what the oracle writes is read again', () => {
   const random = stream(1, 'parse-turn-test');
   const alphabet = [...'法案止：{}[]",:\\\n STATUTEactionquery盗窃0'];
   for (let i = 0; i < 2000; i++) {
     const text = Array.from({ length: random.int(30) }, () => alphabet[random.int(alphabet.length)]).join('');
-    for (const pack of LAWYER_PACKS) expect(['ok', 'failed']).toContain(parseTurn(text, pack, 20).kind);
+    const units = Array.from({ length: random.int(30) }, () => random.int(0x10000));
+    for (const pack of LAWYER_PACKS)
+      for (const one of [text, String.fromCharCode(...units), `法：量刑：${String.fromCharCode(...units)}`])
+        expect(['ok', 'failed']).toContain(parseTurn(one, pack, 20).kind);
   }
   const actions: LawyerAction[] = [
     { kind: 'STATUTE', query: '盗窃 "财物"', intent: '量刑' },

@@ -63,7 +63,10 @@ function parseLine(text: string): ParsedTurn {
 
 /** The last object that the text ends with; a code fence around it is overlooked. */
 function parseObject(text: string): ParsedTurn {
-  const body = text.trim().replace(/\s*```$/u, '');
+  const whole = text.trim();
+  // No regular expression: it would take minutes where a policy writes nothing but blanks.
+  const body = whole.endsWith('```') ? whole.slice(0, -3).trimEnd() : whole;
+  if (!body.endsWith('}')) return failed('no JSON object at its end');
   for (let at = body.lastIndexOf('{'); at >= 0; at = at === 0 ? -1 : body.lastIndexOf('{', at - 1)) {
     let value: unknown;
     try {
