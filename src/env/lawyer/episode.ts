@@ -164,8 +164,8 @@ async function searched(
     evidence: [],
   });
   if (asked.has(keyOf(action))) return dropped(REPEATED);
-  asked.add(keyOf(action));
   if (unknownTermShare(action, tools) > config.unknownTermLimit) return dropped(UNKNOWN_TERMS);
+  asked.add(keyOf(action));
   const found = (await search(action, query, tools)).slice(0, config.evidenceItems).map((one) => ({
     ...one,
     articles: one.articles.filter((id) => tools.hasArticle(id)),
