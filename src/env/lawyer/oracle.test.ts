@@ -157,11 +157,17 @@ describe.skipIf(!existsSync(`${SHARED}/lawbench`))(
       };
       const played = await demonstrateLawyer(some, tools, options);
       expect(await demonstrateLawyer(some.slice(0, 5), tools, options)).toEqual(played.slice(0, 5));
+      for (const prompts of ['zh', 'en'] as const)
+        for (const { episode } of await demonstrateLawyer(some.slice(0, 30), tools, {
+          ...options,
+          config: { ...config, prompts },
+        }))
+          expect(episode.termination).toEqual({ kind: 'planner', reason: 'STOP' });
       const same = (a: readonly string[], b: readonly string[]) =>
         [...a].sort().join() === [...b].sort().join();
       const find = (text: string) =>
         statutes.search({ original: '', query: text, intent: '要件', date: null });
-      const sums = { oracle: 0, charge: 0, question: 0, rightByOracle: 0, rightByCharge: 0 };
+      const sums = { oracle: 0, charge: 0, question: 0, beginning: 0, rightByOracle: 0, rightByCharge: 0 };
       for (const [i, query] of some.entries()) {
         const { gold } = query;
         const { episode } = played[i]!;
@@ -171,17 +177,22 @@ describe.skipIf(!existsSync(`${SHARED}/lawbench`))(
         expect(recall(before, gold)).toBeLessThan(1);
         const byCharge = await find(chargesNamed(query.query).join(' '));
         const byQuestion = await find(query.query);
+        // As much of it as one query may hold.
+        const byBeginning = await find([...query.query].slice(0, config.maxQueryChars).join(''));
         const idsOf = (found: Evidence[]) => found.map(({ id }) => id);
         sums.oracle += recall(episode.pool, gold);
         sums.charge += recall(idsOf(byCharge), gold);
         sums.question += recall(idsOf(byQuestion), gold);
+        sums.beginning += recall(idsOf(byBeginning), gold);
         if (same(episode.answer!.articles, gold)) sums.rightByOracle++;
         if (same((await judge.answer(query, byCharge)).articles, gold)) sums.rightByCharge++;
       }
       const means = Object.fromEntries(Object.entries(sums).map(([name, sum]) => [name, sum / some.length]));
       expect(means.oracle).toBeGreaterThan(0.97);
       expect(means.charge).toBeLessThan(0.85);
-      expect(means.question).toBeLessThan(0.6);
+      // The whole question, which no query may hold, finds .515 here and .503 of all 320; its beginning .144.
+      expect(means.question).toBeLessThan(0.55);
+      expect(means.beginning).toBeLessThan(0.25);
       // Its answer follows the evidence.
       expect(means.rightByOracle).toBeGreaterThan(0.6);
       expect(means.rightByCharge).toBeLessThan(0.55);
