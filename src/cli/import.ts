@@ -48,24 +48,26 @@ export async function importCommand(
         'leave it out: precedents are searched, not learnt',
       );
     const { precedents: cases, report } = await importPrecedents(source, precedents, corpus);
-    await writeAll(out, cases, source);
-    stdout.write(`${importText(report)}\n${cases.length} precedents in ${out}\n`);
+    stdout.write(`${importText(report)}\n`);
+    checkSome(cases, source);
+    await writeJsonLines(out, cases);
+    stdout.write(`${cases.length} precedents in ${out}\n`);
     return;
   }
   if (questions === undefined)
     throw new UserError('is no known shape', shape, `give one of ${SHAPES.join(', ')}`);
   const { queries, report } = await importQuestions(source, questions, corpus);
   stdout.write(`${importText(report)}\n`);
+  checkSome(queries, source);
   const { train, heldOut } = splitQuestions(queries, holdOut ?? 0, seed);
-  await writeAll(out, train, source);
+  await writeJsonLines(out, train);
   stdout.write(`${train.length} questions in ${out}\n`);
   if (holdOut === undefined) return;
-  await writeAll(other, heldOut, source);
+  await writeJsonLines(other, heldOut);
   stdout.write(`${heldOut.length} questions in ${other}\n`);
 }
 
-async function writeAll(out: string, records: readonly unknown[], source: string): Promise<void> {
-  if (records.length === 0)
-    throw new UserError(`nothing is left for ${out}`, source, 'see what was left out, and check --corpus');
-  await writeJsonLines(out, records);
+function checkSome(kept: readonly unknown[], source: string): void {
+  if (kept.length === 0)
+    throw new UserError('nothing of it is left', source, 'see what was left out, and check --corpus');
 }

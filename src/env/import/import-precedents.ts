@@ -5,9 +5,10 @@
  */
 import { z } from 'zod';
 import type { Corpus } from '../corpus.ts';
+import { NUMERAL } from '../lawyer/precedents/chinese-numerals.ts';
 import { articleIndex, type Citation, citationsIn } from './article-index.ts';
 import type { ImportReport } from './import-questions.ts';
-import { readRows } from './read-rows.ts';
+import { readRows, rowId } from './read-rows.ts';
 
 export const PRECEDENT_SHAPES = ['judge', 'lecardv2'] as const;
 export type PrecedentShape = (typeof PRECEDENT_SHAPES)[number];
@@ -22,12 +23,11 @@ export interface PrecedentLine {
 }
 
 const text = z.string().default('');
-const name = z.union([z.string(), z.number()]).optional();
 const cited = z.array(z.union([z.string(), z.number()])).default([]);
 const judge = z.looseObject({
-  id: name,
-  text_id: name,
-  CaseId: name,
+  id: rowId,
+  text_id: rowId,
+  CaseId: rowId,
   court: z.string().nullish(),
   fact: text,
   text,
@@ -38,8 +38,8 @@ const judge = z.looseObject({
   la: cited,
 });
 const lecard = z.looseObject({
-  pid: name,
-  id: name,
+  pid: rowId,
+  id: rowId,
   qw: text,
   fact: text,
   reason: text,
@@ -47,19 +47,24 @@ const lecard = z.looseObject({
   article: z.union([cited, z.string()]).default([]),
 });
 
-/** The court that a judgment names first, such as 吉林省公主岭市人民法院; null for none. */
+/**
+ * The court that a judgment names first, such as 吉林省公主岭市人民法院; null for none, or one with blanks in its name:
+ * then its level is still read from the judgment.
+ */
 const courtOf = (judgment: string): string | null =>
-  /[\p{Script=Han}]{2,30}?(?:人民法院|军事法院|海事法院|基层法院|铁路运输法院)/u.exec(
+  /\p{Script=Han}{2,30}?(?:人民法院|(?:军事|海事|基层|中级|知识产权|金融|互联网|林区)法院|铁路运输(?:第[一二])?法院)/u.exec(
     judgment.slice(0, 200),
   )?.[0] ?? null;
 
 const LAW = '中华人民共和国刑法';
 
-/** An article of the Criminal Law as such sets name it: 264, "264", "133-1", "第二百六十四条". */
+const FIRST_NUMERAL = new RegExp(NUMERAL, 'u');
+
+/** An article of the Criminal Law as such sets name it: 264, "264", "133-1", "第二百六十四条", "刑法264条第一款". */
 function citationOf(given: string | number): Citation {
-  const plain = String(given).trim();
+  const plain = String(given).normalize('NFKC').trim();
   if (/^\d+(?:-\d+)?$/.test(plain)) return { law: LAW, number: plain };
-  const [first] = citationsIn(plain);
+  const [first] = citationsIn(/^[^第]*条/u.test(plain) ? plain.replace(FIRST_NUMERAL, '第$&') : plain);
   return first ? { law: first.law || LAW, number: first.number } : { law: LAW, number: plain };
 }
 
@@ -105,7 +110,7 @@ export async function importPrecedents(
       const judgment = row.judgment || row.fd || row.full_doc;
       const numbers = [...row.articles, ...row.la];
       add(
-        String(row.id ?? row.text_id ?? row.CaseId ?? `judge-${line}`),
+        row.id ?? row.text_id ?? row.CaseId ?? `judge-${line}`,
         row.court ?? null,
         row.fact || row.text,
         judgment,
@@ -117,7 +122,7 @@ export async function importPrecedents(
       const articles =
         typeof row.article === 'string' ? citationsIn(row.article) : row.article.map(citationOf);
       const judgment = row.qw || [row.fact, row.reason, row.result].join('\n');
-      add(String(row.pid ?? row.id ?? `lecardv2-${line}`), null, row.fact || row.qw, judgment, articles);
+      add(row.pid ?? row.id ?? `lecardv2-${line}`, null, row.fact || row.qw, judgment, articles);
     });
   report.kept = precedents.size;
   return { precedents: [...precedents.values()], report };

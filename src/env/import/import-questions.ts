@@ -4,13 +4,15 @@
  * with its reason.
  */
 import { z } from 'zod';
+import { UserError } from '../../base/errors.ts';
 import { stream } from '../../base/random.ts';
 import type { Corpus } from '../corpus.ts';
 import { readNumeral } from '../lawyer/precedents/chinese-numerals.ts';
 import { monthsOf } from '../lawyer/precedents/sentence.ts';
+import { wordsOf } from '../queries.ts';
 import type { ExpectedAnswer, Query } from '../types.ts';
 import { articleIndex, type Citation, citationsIn } from './article-index.ts';
-import { readRows } from './read-rows.ts';
+import { readRows, rowId } from './read-rows.ts';
 
 export const QUESTION_SHAPES = ['lawbench', 'lexeval'] as const;
 export type QuestionShape = (typeof QUESTION_SHAPES)[number];
@@ -22,14 +24,13 @@ export interface ImportReport {
   leftOut: Record<string, { count: number; first: string[] }>;
 }
 
-const id = z.union([z.string(), z.number()]).optional();
 const lawbench = z.looseObject({
-  id,
+  id: rowId,
   instruction: z.string().default(''),
   question: z.string(),
   answer: z.string(),
 });
-const lexeval = z.looseObject({ id, input: z.string(), answer: z.string() });
+const lexeval = z.looseObject({ id: rowId, input: z.string(), answer: z.string() });
 
 interface Row {
   id: string;
@@ -44,8 +45,7 @@ export async function importQuestions(
   corpus: Pick<Corpus, 'articles'>,
 ): Promise<{ queries: Query[]; report: ImportReport }> {
   const rows: Row[] = [];
-  const name = (given: string | number | undefined, line: number): string =>
-    String(given ?? `${shape}-${line}`);
+  const name = (given: string | null, line: number): string => given ?? `${shape}-${line}`;
   if (shape === 'lawbench')
     await readRows(path, lawbench, (row, line) => {
       rows.push({ id: name(row.id, line), query: row.question.trim(), answer: row.answer });
@@ -119,7 +119,10 @@ export function expectedAnswer(answer: string): ExpectedAnswer {
   return { kind: 'articles' };
 }
 
-/** Two parts, the second with `holdOut` of the questions, drawn from a seeded stream; each in the order of the file. */
+/**
+ * Two parts, the second with `holdOut` of the questions, drawn from a seeded stream; each in the order of the file. The
+ * same words are on one side only, whatever their ids. UserError when a share above 0 leaves one side empty.
+ */
 export function splitQuestions(
   queries: readonly Query[],
   holdOut: number,
@@ -128,6 +131,14 @@ export function splitQuestions(
   const drawn = stream(seed, 'hold-out')
     .shuffle(queries)
     .slice(0, Math.round(queries.length * holdOut));
-  const out = new Set(drawn);
-  return { train: queries.filter((one) => !out.has(one)), heldOut: queries.filter((one) => out.has(one)) };
+  const out = new Set(drawn.map(({ query }) => wordsOf(query)));
+  const isOut = ({ query }: Query): boolean => out.has(wordsOf(query));
+  const [train, heldOut] = [queries.filter((one) => !isOut(one)), queries.filter(isOut)];
+  if (holdOut > 0 && (train.length === 0 || heldOut.length === 0))
+    throw new UserError(
+      `${holdOut} of ${queries.length} questions leaves none ${train.length === 0 ? 'to train on' : 'to hold out'}`,
+      'hold-out',
+      'give another share, or more questions',
+    );
+  return { train, heldOut };
 }

@@ -147,13 +147,32 @@ describe('questions', () => {
     await expect(importQuestions(bad, 'lawbench', corpus)).rejects.toThrow(/bad.jsonl/);
   });
   it('are split by a seed, both parts in order and disjoint', () => {
-    const queries = Array.from({ length: 50 }, (_, i) => ({ id: `q${i}`, query: 'x', gold: ['a'] }));
+    const queries = Array.from({ length: 50 }, (_, i) => ({ id: `q${i}`, query: `案${i}`, gold: ['a'] }));
     const { train, heldOut } = splitQuestions(queries, 0.3, 1);
     expect([train.length, heldOut.length]).toEqual([35, 15]);
     expect([...train, ...heldOut].map(({ id }) => id).sort()).toEqual(queries.map(({ id }) => id).sort());
     expect(splitQuestions(queries, 0.3, 1)).toEqual({ train, heldOut });
     expect(splitQuestions(queries, 0.3, 2).heldOut).not.toEqual(heldOut);
     expect(heldOut).toEqual(queries.filter((one) => heldOut.includes(one)));
+  });
+  it('keep the same words on one side, whatever their ids and spacing', () => {
+    const queries = Array.from({ length: 40 }, (_, i) => ({
+      id: `q${i}`,
+      query: i % 2 === 0 ? `案 ${i >> 1}` : `案  ${i >> 1}\n`,
+      gold: ['a'],
+    }));
+    const { train, heldOut } = splitQuestions(queries, 0.3, 1);
+    expect(train.length + heldOut.length).toBe(40);
+    const words = new Set(train.map(({ query }) => query.replace(/\s+/g, '')));
+    expect(heldOut.filter(({ query }) => words.has(query.replace(/\s+/g, '')))).toEqual([]);
+  });
+  it.each([
+    [1, 0.4, 'none to hold out'],
+    [1, 0.6, 'none to train on'],
+    [3, 1, 'none to train on'],
+  ])('of %i with a share of %d are refused: %s', (count, share, what) => {
+    const queries = Array.from({ length: count }, (_, i) => ({ id: `${i}`, query: `案${i}`, gold: ['a'] }));
+    expect(() => splitQuestions(queries, share, 1)).toThrow(what);
   });
 });
 
@@ -191,6 +210,43 @@ describe('precedents', () => {
         articles: ['c264'],
       },
     ]);
+  });
+});
+
+describe('what other projects write', () => {
+  const row = { question: '甲偷手机', answer: '刑法第264条' };
+  it.each(['', '  ', null])('has no id in %j: the number of the row is', async (id) => {
+    const questions = await importQuestions(file('blank-id.jsonl', [{ ...row, id }]), 'lawbench', corpus);
+    expect(questions.queries.map((one) => one.id)).toEqual(['lawbench-1']);
+    const cases = file('blank-case.jsonl', [{ text_id: id, text: '甲偷手机', la: [264] }]);
+    expect((await importPrecedents(cases, 'judge', corpus)).precedents[0]!.id).toBe('judge-1');
+  });
+  it('is refused where it is not UTF-8, as an array too', async () => {
+    const path = join(scratch, 'gbk.json');
+    // 甲 in GB 18030 is BC D7.
+    const [before, after] = JSON.stringify([row]).split('甲');
+    writeFileSync(
+      path,
+      Buffer.concat([Buffer.from(before!), Buffer.from([0xbc, 0xd7]), Buffer.from(after!)]),
+    );
+    await expect(importQuestions(path, 'lawbench', corpus)).rejects.toThrow('not valid UTF-8');
+  });
+  it.each([['２６４'], ['264条第一款'], ['刑法第２６４条'], ['二百六十四条'], ['刑法264条']])(
+    'cites an article as %s',
+    async (cited) => {
+      const cases = file('cited.jsonl', [{ text: '甲偷手机', la: [cited] }]);
+      expect((await importPrecedents(cases, 'judge', corpus)).precedents[0]!.articles).toEqual(['c264']);
+    },
+  );
+  it.each([
+    '北京知识产权法院',
+    '上海金融法院',
+    '杭州互联网法院',
+    '北京铁路运输中级法院',
+    '成都铁路运输第二法院',
+  ])('names %s', async (court) => {
+    const cases = file('court.jsonl', [{ text: '甲', fd: `${court}刑事判决书` }]);
+    expect((await importPrecedents(cases, 'judge', corpus)).precedents[0]!.court).toBe(court);
   });
 });
 

@@ -4,13 +4,20 @@ import { z } from 'zod';
 import { messageOf, UserError } from '../../base/errors.ts';
 import { readJsonLines } from '../../base/jsonl.ts';
 
+/** A row's own id, which may be absent; a blank one is none. */
+export const rowId = z
+  .union([z.string(), z.number()])
+  .nullish()
+  .transform((given) => String(given ?? '').trim() || null);
+
 /** So many problems of a file are told at once. */
 const MAX_PROBLEMS = 10;
 
 /**
  * Hands each row of `path` to `visit` with its number, from 1: the line, or the place in the array. Which of the two
  * it is, its first character says; a gzip file is lines. Throws a `UserError` that names file and rows for broken
- * JSON and for rows that do not fit `schema`, and for a missing file; nothing is visited of an array that has one.
+ * JSON, for bytes that are not UTF-8, for rows that do not fit `schema`, and for a missing file; nothing is visited of
+ * an array that has one.
  */
 export async function readRows<T>(
   path: string,
@@ -51,8 +58,16 @@ async function beginsAnArray(path: string): Promise<boolean> {
 }
 
 async function jsonOf(path: string): Promise<unknown> {
+  const bytes = await readFile(path);
+  let text: string;
   try {
-    return JSON.parse((await readFile(path, 'utf8')).replace(/^\uFEFF/, ''));
+    // Never replacement characters: they would be read as what the question says. A BOM is left out.
+    text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    throw new UserError('not valid UTF-8', path, 'save the file as UTF-8');
+  }
+  try {
+    return JSON.parse(text);
   } catch (error) {
     throw new UserError(`is no JSON (${messageOf(error)})`, path, 'give JSON Lines, or one whole JSON array');
   }
