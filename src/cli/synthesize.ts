@@ -47,8 +47,8 @@ export async function synthesizeCommand(
     // What it is to make may be named there already.
     const data = await loadData({ ...config, sft: undefined });
     const tests = [...heldOut(config, data), ...(await Promise.all(options.test.map(testTexts))).flat()];
-    const environment = createEnvironment(config, data);
-    const teacher = teacherOf(config);
+    const environment = createEnvironment(config, data, { say: screen.print });
+    const teacher = teacherOf(config, screen.print);
     screen.print(`teacher: ${teacher.name}`);
     const bar = screen.start('question', data.train.length);
     const { records, report } = await synthesize(environment, teacher, data.train, tests, sourcesOf(data), {

@@ -44,8 +44,9 @@ export interface AssistantClient {
   /** `<model> at <address>`. */
   name: string;
   /**
-   * One call. A lost connection, a deadline, 408, 409, 429 and 5xx are tried again with doubled pauses; any other
-   * status, and what `ask` finds wrong with an answer (`invalidAnswer`), are not: the same call would give the same.
+   * One call. A lost connection, a deadline, 408, 409, 429 and 5xx are tried again with doubled pauses, or after as
+   * long as the server asks for (Retry-After, at most `deadlineMs`); any other status, and what `ask` finds wrong with
+   * an answer (`invalidAnswer`), are not: the same call would give the same.
    */
   call<T>(ask: (client: OpenAI, signal: AbortSignal) => Promise<T>): Promise<T>;
 }
@@ -78,11 +79,24 @@ export function createAssistantClient(options: AssistantOptions): AssistantClien
           } catch (error) {
             const failure = failureOf(error, name, deadlineMs, hide);
             if (!mayHeal(failure) || attempt >= retries) throw failure;
-            await sleep(backoffMs * 2 ** attempt);
+            await sleep(Math.max(backoffMs * 2 ** attempt, Math.min(askedPause(error), deadlineMs)));
           }
         }
       }),
   };
+}
+
+/**
+ * Milliseconds that an answer asks to wait before the next try: Retry-After in seconds, or as a date, which is held
+ * against the server's own (RFC 9110, 10.2.3); 0 where it asks for none.
+ */
+function askedPause(error: unknown): number {
+  const headers = error instanceof APIError ? error.headers : undefined;
+  const after = headers?.get('retry-after')?.trim() ?? '';
+  const ms = /^\d+$/.test(after)
+    ? Number(after) * 1000
+    : Date.parse(after) - Date.parse(headers?.get('date') ?? '');
+  return Number.isFinite(ms) ? Math.max(0, ms) : 0;
 }
 
 const mayHeal = ({ reason }: AssistantFailure): boolean =>

@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -98,6 +98,28 @@ describe('a chat model', () => {
     expect((end as AssistantFailure).name).toBe('AssistantFailure');
   });
 
+  it('waits as long as the server asks for, and no longer than a deadline', async () => {
+    const busy =
+      (headers: Record<string, string>): Reply =>
+      (_, response) =>
+        response
+          .writeHead(429, { 'content-type': 'application/json', ...headers })
+          .end('{"error":{"message":"busy"}}');
+    const waited = async (headers: Record<string, string>, deadlineMs = 5_000): Promise<number> => {
+      const before = performance.now();
+      expect((await ask([busy(headers), says('答')], { deadlineMs })).end).toBe('答');
+      return performance.now() - before;
+    };
+    expect(await waited({ 'retry-after': '1' })).toBeGreaterThan(990);
+    const [date, later] = ['Tue, 01 Dec 2026 08:00:00 GMT', 'Tue, 01 Dec 2026 08:00:01 GMT'];
+    expect(await waited({ date, 'retry-after': later })).toBeGreaterThan(990);
+    // Ends at all: an hour is not waited for. Nonsense is no pause.
+    await waited({ 'retry-after': '3600' }, 200);
+    await waited({ 'retry-after': '99999999999999999999' }, 200);
+    await waited({ 'retry-after': 'soon' });
+    await waited({ 'retry-after': '-5' });
+  });
+
   it.each<[string, Reply, string, string]>([
     ['400', refuses(400), 'http', 'status 400'],
     ['401', refuses(401), 'http', 'status 401'],
@@ -167,7 +189,18 @@ describe('an embedder', () => {
     expect(await embedder().embed([])).toEqual([]);
   });
 
+  it('vectors of different lengths in different batches are no answer', async () => {
+    replies = [
+      vectors({ index: 0, embedding: [1, 0] }, { index: 1, embedding: [0, 1] }),
+      vectors({ index: 0, embedding: [1, 0, 0] }),
+    ];
+    await expect(embedder({ concurrency: 1 }).embed(['a', 'b', 'c'])).rejects.toMatchObject({
+      reason: 'invalid-answer',
+    });
+  });
+
   it.each<[string, Reply]>([
+    ['numbers beyond 32 bits', vectors({ index: 0, embedding: [1e300] }, { index: 1, embedding: [1] })],
     ['too few vectors', vectors({ index: 0, embedding: [1] })],
     ['one twice', vectors({ index: 0, embedding: [1] }, { index: 0, embedding: [1] })],
     ['different lengths', vectors({ index: 0, embedding: [1] }, { index: 1, embedding: [1, 2] })],
@@ -222,6 +255,21 @@ describe('kept answers', () => {
     expect(await again().chat(messages, call)).toBe('答');
     expect(counts.asked).toBe(2);
     expect(readdirSync(folder)).toHaveLength(1);
+  });
+
+  it('are never texts that cannot be read, and one that was kept is asked for again', async () => {
+    const answers = ['稍后再试', '{"best":[1]}'];
+    const { counts, again, folder } = kept('unread', async () => answers[Math.min(counts.asked - 1, 1)]!);
+    const check = (text: string): void => void JSON.parse(text);
+    await expect(again().chat(messages, { ...call, check })).rejects.toThrow('JSON');
+    expect(existsSync(folder)).toBe(false);
+    expect(await again().chat(messages, { ...call, check })).toBe('{"best":[1]}');
+    expect(counts.asked).toBe(2);
+    const [name] = readdirSync(folder);
+    const path = join(folder, name!);
+    writeFileSync(path, readFileSync(path, 'utf8').replace('{\\"best\\":[1]}', '稍后再试'));
+    expect(await again().chat(messages, { ...call, check })).toBe('{"best":[1]}');
+    expect(counts.asked).toBe(3);
   });
 
   it('that are damaged are told and asked for again', async () => {

@@ -12,7 +12,10 @@ const answerSchema = z.object({
   data: z.array(z.object({ index: z.number().int().min(0), embedding: z.array(z.number()).min(1) })),
 });
 
-/** Rejects with an AssistantFailure; an answer without one vector a text, all of one length, is one. */
+/**
+ * Rejects with an AssistantFailure; an answer without one finite vector a text, all of one length, is one. A number
+ * too large for 32 bits is not finite.
+ */
 export function createEmbedder(options: EmbedderOptions): Embedder {
   const { name, call } = createAssistantClient(options);
   const embedBatch = (input: readonly string[]): Promise<Float32Array[]> =>
@@ -33,7 +36,10 @@ export function createEmbedder(options: EmbedderOptions): Embedder {
       const batches = await Promise.all(
         starts.map((start) => embedBatch(texts.slice(start, start + options.batch))),
       );
-      return batches.flat();
+      const vectors = batches.flat();
+      if (new Set(vectors.map(({ length }) => length)).size > 1)
+        throw invalidAnswer(`${name}: the vectors differ in length`);
+      return vectors;
     },
   };
 }
@@ -44,11 +50,11 @@ function readVectors(answer: unknown, count: number): Float32Array[] {
   const vectors = new Array<Float32Array | undefined>(count).fill(undefined);
   for (const { index, embedding } of read.data.data) {
     if (index >= count || vectors[index]) throw invalidAnswer(`vector ${index} of ${count} is one too many`);
-    vectors[index] = Float32Array.from(embedding);
+    const vector = Float32Array.from(embedding);
+    if (!vector.every(Number.isFinite)) throw invalidAnswer(`vector ${index} is not finite`);
+    vectors[index] = vector;
   }
   const whole = vectors.filter((vector) => vector !== undefined);
   if (whole.length < count) throw invalidAnswer(`${whole.length} vectors for ${count} texts`);
-  if (new Set(whole.map(({ length }) => length)).size > 1)
-    throw invalidAnswer('the vectors differ in length');
   return whole;
 }

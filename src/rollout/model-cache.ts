@@ -1,13 +1,14 @@
 /**
  * Answers of a helper model, kept by content: the same model asked the same with the same options is asked once,
- * also by other processes on the same folder and by later runs. Failures are never kept.
+ * also by other processes on the same folder and by later runs. Failures are never kept, nor are texts that who asks
+ * cannot read (`check`): a bad moment of a model must not become its answer for ever.
  */
-import { mkdir, readFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { writeFileAtomic } from '../base/atomic-write.ts';
 import { sha256 } from '../base/hash.ts';
-import type { ChatModel } from '../env/lawyer/types.ts';
+import type { ChatModel, ChatOptions } from '../env/lawyer/types.ts';
 
 /** The question is kept too: who reads the folder sees what was asked. */
 const entrySchema = z.strictObject({ model: z.string(), asked: z.unknown(), text: z.string().min(1) });
@@ -19,12 +20,12 @@ export function cachedModel(chat: ChatModel, folder: string, say: (line: string)
   async function answer(
     path: string,
     messages: Parameters<ChatModel['chat']>[0],
-    options: Parameters<ChatModel['chat']>[1],
+    { check, ...options }: ChatOptions,
   ): Promise<string> {
-    const kept = await readEntry(path, say);
+    const kept = await readEntry(path, say, check);
     if (kept !== null) return kept;
     const text = await chat.chat(messages, options);
-    await mkdir(folder, { recursive: true });
+    check?.(text);
     const entry = { model: chat.name, asked: { messages, ...options }, text };
     await writeFileAtomic(path, `${JSON.stringify(entry)}\n`);
     return text;
@@ -45,8 +46,12 @@ export function cachedModel(chat: ChatModel, folder: string, say: (line: string)
   };
 }
 
-/** The kept answer; null where there is none that can be read. */
-async function readEntry(path: string, say: (line: string) => void): Promise<string | null> {
+/** The kept answer; null where there is none that can be read, or that passes `check`. */
+async function readEntry(
+  path: string,
+  say: (line: string) => void,
+  check: ChatOptions['check'],
+): Promise<string | null> {
   let text: string;
   try {
     text = await readFile(path, 'utf8');
@@ -55,7 +60,9 @@ async function readEntry(path: string, say: (line: string) => void): Promise<str
     throw error;
   }
   try {
-    return entrySchema.parse(JSON.parse(text)).text;
+    const kept = entrySchema.parse(JSON.parse(text)).text;
+    check?.(kept);
+    return kept;
   } catch {
     say(`${path} is no kept answer: asked for again`);
     return null;

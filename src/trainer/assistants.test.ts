@@ -30,6 +30,7 @@ const configOf = (assistants: object, name: string) =>
     { set: [`run.dir=${join(scratch, name)}`, `assistants=${JSON.stringify(assistants)}`] },
   );
 const messages = [{ role: 'user' as const, content: 'q' }];
+const quiet = (): void => {};
 const call = { maxTokens: 4, temperature: 0 };
 
 describe('openAssistant', () => {
@@ -39,13 +40,13 @@ describe('openAssistant', () => {
       const config = configOf({ judge, ...more }, 'cached');
       asked = 0;
       for (let i = 0; i < 3; i++)
-        expect(await openAssistant(config, 'judge', config.assistants.judge!).chat(messages, call)).toBe(
-          'ready',
-        );
+        expect(
+          await openAssistant(config, 'judge', config.assistants.judge!, quiet).chat(messages, call),
+        ).toBe('ready');
       expect(asked).toBe(1);
     }
     const config = configOf({ teacher: { ...judge, temperature: 0.7 } }, 'teacher');
-    const { chat, name, sampling } = teacherOf(config);
+    const { chat, name, sampling } = teacherOf(config, quiet);
     asked = 0;
     for (let i = 0; i < 3; i++) await chat!.chat(messages, call);
     expect([asked, name, sampling.temperature]).toEqual([3, `m at ${url}`, 0.7]);
@@ -53,7 +54,7 @@ describe('openAssistant', () => {
 
   it('wants the key that is named, whole', () => {
     const config = configOf({ judge: { url, model: 'm', apiKeyEnv: 'LEXPO_TEST_KEY' } }, 'key');
-    const open = () => openAssistant(config, 'judge', config.assistants.judge!);
+    const open = () => openAssistant(config, 'judge', config.assistants.judge!, quiet);
     delete process.env.LEXPO_TEST_KEY;
     expect(open).toThrow(/LEXPO_TEST_KEY: is not set/);
     process.env.LEXPO_TEST_KEY = 'key with blanks\n';
@@ -64,7 +65,7 @@ describe('openAssistant', () => {
   });
 
   it('is a stand-in that says so where no teacher is named', () => {
-    expect(teacherOf(configOf({}, 'none'))).toMatchObject({
+    expect(teacherOf(configOf({}, 'none'), quiet)).toMatchObject({
       chat: null,
       name: expect.stringContaining('stand-in'),
     });

@@ -17,7 +17,7 @@ export function openAssistant(
   config: Pick<Config, 'assistants' | 'run'>,
   role: AssistantRole,
   settings: AssistantSettings,
-  say: (line: string) => void = () => {},
+  say: (line: string) => void,
 ): ChatModel {
   const chat = askUncached(role, settings);
   if (role === 'teacher' && settings.temperature > 0) return chat;

@@ -45,6 +45,8 @@ export interface EnvironmentOptions {
   rewriteWeight?: number;
   /** Another environment over the same corpus, whose index is taken. */
   like?: Pick<Environment, 'retriever'>;
+  /** Told what is worth knowing and ends nothing: a kept answer that is damaged. */
+  say?: (line: string) => void;
 }
 
 /** The environment that the configuration names. */

@@ -1,3 +1,4 @@
+import { readdirSync, truncateSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -30,6 +31,9 @@ beforeAll(async () => {
 });
 afterAll(() => void server.close());
 
+const told: string[] = [];
+const say = (line: string): void => void told.push(line);
+
 const corpus = corpusOf([
   { id: 'lease', title: '租赁', text: '承租人应当支付租金。' },
   { id: 'work', title: '劳动', text: '用人单位应当支付报酬。' },
@@ -45,12 +49,12 @@ const configOf = (embeddings: object | null) =>
   );
 
 it('is BM25 where no embeddings are named', () => {
-  expect(firstStage(configOf(null), corpus, lexical)).toBe(lexical);
+  expect(firstStage(configOf(null), corpus, lexical, say)).toBe(lexical);
 });
 
 it('with embeddings finds what no word says; the vectors of the corpus are kept, and asked for anew with another model', async () => {
   const ask = async (model: string) => {
-    const retriever = firstStage(configOf({ url, model, batch: 1 }), corpus, lexical);
+    const retriever = firstStage(configOf({ url, model, batch: 1 }), corpus, lexical, say);
     const hits = await retriever.search({ original: '', rewrite: '老板拖工资' }, 1);
     return hits.map(({ id }) => id);
   };
@@ -60,4 +64,10 @@ it('with embeddings finds what no word says; the vectors of the corpus are kept,
   expect(embedded).toBe(4);
   await ask('other');
   expect(embedded).toBe(7);
+  expect(told).toEqual([]);
+  const kept = join(scratch, 'runs', '.assistants');
+  for (const name of readdirSync(kept)) truncateSync(join(kept, name), 20);
+  expect(await ask('m')).toEqual(['work']);
+  expect(embedded).toBe(10);
+  expect(told).toEqual([expect.stringContaining('holds no vectors')]);
 });

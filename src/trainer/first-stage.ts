@@ -3,9 +3,11 @@ import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { writeFileAtomic } from '../base/atomic-write.ts';
+import { UserError } from '../base/errors.ts';
 import { shortHash } from '../base/hash.ts';
 import type { Config } from '../config/schema.ts';
 import { readSafetensors, safetensorsChunks } from '../engine/safetensors.ts';
+import type { Tensor } from '../engine/types.ts';
 import type { Corpus } from '../env/corpus.ts';
 import type { Bm25Retriever } from '../env/retrieval/bm25.ts';
 import { createHybridRetriever, type Embedder, embeddedText } from '../env/retrieval/hybrid.ts';
@@ -13,7 +15,12 @@ import type { Retriever } from '../env/types.ts';
 import { createEmbedder } from '../rollout/embedder.ts';
 import { assistantKey, keptFolder } from './assistants.ts';
 
-export function firstStage(config: Config, corpus: Corpus, lexical: Bm25Retriever): Retriever {
+export function firstStage(
+  config: Config,
+  corpus: Corpus,
+  lexical: Bm25Retriever,
+  say: (line: string) => void,
+): Retriever {
   const { embeddings } = config.retrieval;
   if (!embeddings) return lexical;
   const { weight, apiKeyEnv, ...settings } = embeddings;
@@ -25,18 +32,19 @@ export function firstStage(config: Config, corpus: Corpus, lexical: Bm25Retrieve
     lexical,
     embedder,
     weight,
-    vectors: () => keptVectors(path, embedder, texts),
+    vectors: () => keptVectors(path, embedder, texts, say),
   });
 }
 
-/** The vectors of the texts, from the file where it holds so many, else asked for and kept. */
+/** The vectors of the texts, from the file where it holds so many, else asked for and kept. A damaged file is told. */
 export async function keptVectors(
   path: string,
   embedder: Embedder,
   texts: readonly string[],
+  say: (line: string) => void,
 ): Promise<Float32Array[]> {
-  const kept = existsSync(path) ? readSafetensors(path).tensors.get('vectors') : undefined;
-  if (kept && kept.shape[0] === texts.length) {
+  const kept = readVectors(path, say);
+  if (kept?.shape.length === 2 && kept.shape[0] === texts.length && kept.data.every(Number.isFinite)) {
     const [, width] = kept.shape;
     return texts.map((_, d) => kept.data.subarray(d * width!, (d + 1) * width!));
   }
@@ -48,4 +56,15 @@ export async function keptVectors(
   const tensors = new Map([['vectors', { shape: [texts.length, width], data }]]);
   await writeFileAtomic(path, safetensorsChunks(tensors, { dtype: 'F32' }));
   return vectors;
+}
+
+function readVectors(path: string, say: (line: string) => void): Tensor | undefined {
+  if (!existsSync(path)) return undefined;
+  try {
+    return readSafetensors(path).tensors.get('vectors');
+  } catch (error) {
+    if (!(error instanceof UserError)) throw error;
+    say(`${path} holds no vectors (${error.what}): asked for again`);
+    return undefined;
+  }
 }

@@ -54,7 +54,7 @@ async function withPolicy<T>(
   const data = await loadData(config);
   const model = await ensureModel(config, data, log);
   if (adapter !== null) checkAdapterFits(readAdapter(adapter), model.config, adapter);
-  const environment = createEnvironment(config, data);
+  const environment = createEnvironment(config, data, { say: log });
   const folder = adapter === null ? null : resolve(adapter);
   checkShared(config, folder);
   const service = await startPolicyService(config, model, {

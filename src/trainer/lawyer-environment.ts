@@ -3,6 +3,7 @@ import { messageOf, UserError } from '../base/errors.ts';
 import { once } from '../base/once.ts';
 import type { Config } from '../config/schema.ts';
 import type { Episode } from '../env/episode.ts';
+import type { Assistant } from '../env/lawyer/ask.ts';
 import type { LawyerConfig } from '../env/lawyer/config.ts';
 import { type LawyerTools, runLawyerEpisode } from '../env/lawyer/episode.ts';
 import { lexicalIntentReranker, modelIntentReranker } from '../env/lawyer/intent-rerank.ts';
@@ -12,7 +13,7 @@ import { extractiveCondenser, modelCondenser } from '../env/lawyer/precedents/co
 import type { PrecedentSet } from '../env/lawyer/precedents/precedent-set.ts';
 import { createPrecedentSearch } from '../env/lawyer/precedents/search.ts';
 import { createStatuteSearch } from '../env/lawyer/statute-search.ts';
-import type { ChatModel, Judge } from '../env/lawyer/types.ts';
+import type { Judge } from '../env/lawyer/types.ts';
 import { targetSource } from '../env/malr/demonstration-targets.ts';
 import { type Bm25Retriever, createBm25Retriever } from '../env/retrieval/bm25.ts';
 import { createLexicalReranker } from '../env/retrieval/lexical-rerank.ts';
@@ -36,7 +37,7 @@ export function lawyerConfig({ kind: _, precedents: __, ...settings }: LawyerEnv
 export function lawyerEnvironment(
   config: Config,
   data: EnvironmentData,
-  { rewriteWeight, like }: EnvironmentOptions,
+  { rewriteWeight, like, say = () => {} }: EnvironmentOptions,
 ): Environment {
   const { env, reward: paid, retrieval, assistants } = config;
   if (env.kind !== 'lawyer' || paid.kind !== 'lawyer')
@@ -45,14 +46,16 @@ export function lawyerEnvironment(
   const { k1, b, anchor, lawBoost, topK, keep } = retrieval;
   const weights = { ...anchor, ...(rewriteWeight === undefined ? {} : { rewrite: rewriteWeight }) };
   const retriever = createBm25Retriever(corpus, { k1, b, anchor: weights, lawBoost }, like?.retriever.index);
-  const model = (role: 'judge' | 'critic' | 'condenser' | 'reranker'): ChatModel | null => {
+  const model = (role: 'judge' | 'critic' | 'condenser' | 'reranker'): Assistant | null => {
     const settings = assistants[role];
-    return settings ? openAssistant(config, role, settings) : null;
+    if (!settings) return null;
+    const { maxTokens, temperature } = settings;
+    return { chat: openAssistant(config, role, settings, say), maxTokens, temperature };
   };
   const [reranker, condenser, critic] = [model('reranker'), model('condenser'), model('critic')];
   const tools: LawyerTools = {
     statutes: createStatuteSearch({
-      retriever: firstStage(config, corpus, retriever),
+      retriever: firstStage(config, corpus, retriever, say),
       corpus,
       reranker: reranker ? modelIntentReranker(reranker) : lexicalIntentReranker,
       topK,
@@ -67,7 +70,7 @@ export function lawyerEnvironment(
           ...env.precedents,
         })
       : null,
-    judge: judgeOf(config, model('judge'), data, retriever),
+    judge: judgeOf(model('judge'), data, retriever),
     hasArticle: (id) => corpus.byId.has(id),
   };
   const settings = lawyerConfig(env);
@@ -92,15 +95,11 @@ export function lawyerEnvironment(
 }
 
 function judgeOf(
-  { assistants }: Config,
-  chat: ChatModel | null,
+  model: Assistant | null,
   { corpus, precedents }: EnvironmentData,
   retriever: Bm25Retriever,
 ): Judge {
-  if (chat) {
-    const { maxTokens, temperature } = assistants.judge!;
-    return modelJudge({ chat, maxTokens, temperature });
-  }
+  if (model) return modelJudge(model);
   const cosine = createLexicalReranker(corpus, retriever.index, { alpha: 0 });
   const applied = new Map<string, number>();
   for (const { articles } of precedents?.cases ?? [])
@@ -122,7 +121,7 @@ function goldRanks(episode: Episode, query: Query, retriever: Bm25Retriever): (n
 }
 
 /** A judge that fails makes a failed trajectory, never a 0. */
-async function judgmentOf(episode: Episode, query: Query, critic: ChatModel | null) {
+async function judgmentOf(episode: Episode, query: Query, critic: Assistant | null) {
   if (query.answer?.kind !== 'text' || !episode.answer) return null;
   if (!critic)
     throw new UserError(

@@ -32,7 +32,7 @@ export const rewardConfig = ({ kind: _, credit: __, recallAt, ...weights }: Malr
 export function malrEnvironment(
   config: Config,
   { corpus }: EnvironmentData,
-  { rewriteWeight, like }: EnvironmentOptions,
+  { rewriteWeight, like, say = () => {} }: EnvironmentOptions,
 ): Environment {
   const { env, reward: paid } = config;
   if (env.kind !== 'malr' || paid.kind !== 'malr') throw new Error(`not for ${env.kind} and ${paid.kind}`);
@@ -40,7 +40,7 @@ export function malrEnvironment(
   const weights = { ...anchor, ...(rewriteWeight === undefined ? {} : { rewrite: rewriteWeight }) };
   const retriever = createBm25Retriever(corpus, { k1, b, anchor: weights, lawBoost }, like?.retriever.index);
   const tools: MalrTools = {
-    retriever: firstStage(config, corpus, retriever),
+    retriever: firstStage(config, corpus, retriever, say),
     reranker: createLexicalReranker(corpus, retriever.index, { alpha: rerank.alpha }),
     article: (id) => corpus.byId.get(id),
     rankPool: (searches) => rankPool(searches),

@@ -48,7 +48,7 @@ export async function runWorker({ config, concurrency, signal, say, trace }: Wor
   const facts = runFacts(config, data, model, weightsMark(model.folder));
   const queries = new Map(data.train.map((query) => [query.id, query]));
   const sampling = trainSampling(config);
-  const environment = createEnvironment(config, data);
+  const environment = createEnvironment(config, data, { say });
   const redis = await openRedis(address, { withinMs: CONNECT_MS, say });
   let servers: Servers = {};
   const endpoint = spreadCalls({

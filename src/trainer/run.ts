@@ -102,7 +102,7 @@ async function trainAndReport(
   screen.print(`memory: ${memoryText(memory)}`);
   for (const warning of memoryWarnings(memory, freeMemory(), config.learner.kind))
     screen.print(`note: ${warning}`);
-  const environment = createEnvironment(config, data);
+  const environment = createEnvironment(config, data, { say: screen.print });
   for (const standIn of environment.standIns) screen.print(`note: ${standIn}`);
   const started = performance.now();
   const monitor = await openMonitor({ config, role: 'trainer', now: Date.now, say: screen.print });

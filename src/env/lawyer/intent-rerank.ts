@@ -5,8 +5,8 @@
 import { z } from 'zod';
 import { messageOf } from '../../base/errors.ts';
 import type { Article, Message } from '../types.ts';
+import { type Assistant, askFor, QUOTED_NOTE, quoted } from './ask.ts';
 import { lastObject } from './last-object.ts';
-import type { ChatModel } from './types.ts';
 
 /** One candidate; `score` of the first stage, comparable within one list. */
 export interface Candidate {
@@ -77,22 +77,17 @@ const answerSchema = z.strictObject({ best: z.array(z.number().int().min(1)) });
 
 /** Characters of an article that the model reads. */
 const READ_CHARS = 300;
-const MAX_TOKENS = 256;
 
 /** A reranker that asks a model for the numbers of the best candidates; what it leaves out is dropped. */
-export function modelIntentReranker(chat: ChatModel): IntentReranker {
+export function modelIntentReranker(model: Assistant): IntentReranker {
+  const { name } = model.chat;
   return {
-    name: chat.name,
+    name,
     async rerank(request, candidates, keep) {
       if (candidates.length === 0) return [];
-      const text = await chat.chat(promptOf(request, candidates, keep), {
-        maxTokens: MAX_TOKENS,
-        temperature: 0,
-      });
-      const numbers = [...new Set(readNumbers(text, chat.name))];
-      const stranger = numbers.find((number) => number > candidates.length);
-      if (stranger !== undefined)
-        throw new Error(`${chat.name}: there is no candidate ${stranger} of ${candidates.length}`);
+      const numbers = await askFor(model, promptOf(request, candidates, keep), (text) =>
+        readNumbers(text, candidates.length, name),
+      );
       return numbers.slice(0, keep).map((number) => candidates[number - 1]!);
     },
   };
@@ -104,26 +99,32 @@ function promptOf(
   keep: number,
 ): Message[] {
   const lines = candidates.map(
-    ({ article }, i) => `${i + 1}. ${article.title}：${[...article.text].slice(0, READ_CHARS).join('')}`,
+    ({ article }, i) =>
+      `${i + 1}. ${quoted(article.title)}：${quoted([...article.text].slice(0, READ_CHARS).join(''))}`,
   );
   return [
     {
       role: 'system',
       content:
         `You choose statute articles for a lawyer's search. Read the question, the search and what it is for. ` +
-        `Answer with one JSON object, {"best":[numbers]}: at most ${keep} articles that serve this purpose, best first; leave out those that do not.`,
+        `Answer with one JSON object, {"best":[numbers]}: at most ${keep} articles that serve this purpose, best first; leave out those that do not. ${QUOTED_NOTE}`,
     },
     {
       role: 'user',
-      content: `Question: ${original}\nSearch: ${query}\nPurpose: ${intent}\n\nArticles:\n${lines.join('\n')}`,
+      content: `Question: ${quoted(original)}\nSearch: ${quoted(query)}\nPurpose: ${quoted(intent)}\n\nArticles:\n${lines.join('\n')}`,
     },
   ];
 }
 
-function readNumbers(text: string, who: string): number[] {
+/** Numbers of candidates, each once. */
+function readNumbers(text: string, candidates: number, who: string): number[] {
+  let numbers: number[];
   try {
-    return answerSchema.parse(lastObject(text)).best;
+    numbers = answerSchema.parse(lastObject(text)).best;
   } catch (error) {
     throw new Error(`${who}: no list of numbers (${messageOf(error).slice(0, 120)})`);
   }
+  const stranger = numbers.find((number) => number > candidates);
+  if (stranger !== undefined) throw new Error(`${who}: there is no candidate ${stranger} of ${candidates}`);
+  return [...new Set(numbers)];
 }

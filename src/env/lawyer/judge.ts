@@ -5,10 +5,11 @@
 import { z } from 'zod';
 import { messageOf } from '../../base/errors.ts';
 import type { Message, Query } from '../types.ts';
+import { type Assistant, askFor, QUOTED_NOTE, quoted } from './ask.ts';
 import { chargesNamed } from './charges.ts';
 import { lastObject } from './last-object.ts';
 import { monthsOf } from './precedents/sentence.ts';
-import type { Answer, ChatModel, Evidence, Judge } from './types.ts';
+import type { Answer, Evidence, Judge } from './types.ts';
 
 /** Numbers of evidence come as numbers or as text; what else a model adds is overlooked. */
 const answerSchema = z.object({
@@ -18,20 +19,13 @@ const answerSchema = z.object({
   number: z.number().nullable().default(null),
 });
 
-export interface ModelJudgeOptions {
-  chat: ChatModel;
-  maxTokens: number;
-  temperature: number;
-}
-
 /** Evidence is cited by number, so an article that was not found cannot be. Rejects when the model gives no such answer. */
-export function modelJudge({ chat, maxTokens, temperature }: ModelJudgeOptions): Judge {
+export function modelJudge(model: Assistant): Judge {
+  const { name } = model.chat;
   return {
-    name: chat.name,
-    async answer(question, evidence) {
-      const text = await chat.chat(promptOf(question, evidence), { maxTokens, temperature });
-      return readAnswer(text, evidence, chat.name);
-    },
+    name,
+    answer: (question, evidence) =>
+      askFor(model, promptOf(question, evidence), (text) => readAnswer(text, evidence, name)),
   };
 }
 
@@ -41,7 +35,9 @@ function promptOf(
   { query, answer }: Pick<Query, 'query' | 'answer'>,
   evidence: readonly Evidence[],
 ): Message[] {
-  const lines = evidence.map(({ source, title, text }, i) => `[${i + 1}] ${source}, ${title}: ${text}`);
+  const lines = evidence.map(
+    ({ source, title, text }, i) => `[${i + 1}] ${source}, ${quoted(title)}: ${quoted(text)}`,
+  );
   const asked = {
     articles: 'articles: the numbers in brackets of the statutes that decide the question, and no others.',
     choice: 'choices: the letters of the right options.',
@@ -51,7 +47,7 @@ function promptOf(
   return [
     {
       role: 'system',
-      content: `You are a judge. Answer from the evidence alone: rule, facts, conclusion. End with one line of JSON: ${FORM}\n${asked}`,
+      content: `You are a judge. Answer from the evidence alone: rule, facts, conclusion. End with one line of JSON: ${FORM}\n${asked}\n${QUOTED_NOTE}`,
     },
     { role: 'user', content: `${query}\n\nEvidence:\n${lines.join('\n') || 'none'}` },
   ];

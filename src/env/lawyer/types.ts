@@ -74,5 +74,11 @@ export interface Judge {
  */
 export interface ChatModel {
   name: string;
-  chat(messages: readonly Message[], options: { maxTokens: number; temperature: number }): Promise<string>;
+  chat(messages: readonly Message[], options: ChatOptions): Promise<string>;
+}
+export interface ChatOptions {
+  maxTokens: number;
+  temperature: number;
+  /** Throws for a text that is of no use to who asks; a model whose answers are kept rejects with that, and keeps none. */
+  check?: (text: string) => void;
 }

@@ -4,8 +4,8 @@
  */
 import { z } from 'zod';
 import type { Episode } from '../../env/episode.ts';
+import { type Assistant, askFor, QUOTED_NOTE, quoted } from '../../env/lawyer/ask.ts';
 import { lastObject } from '../../env/lawyer/last-object.ts';
-import type { ChatModel } from '../../env/lawyer/types.ts';
 import type { Query } from '../../env/types.ts';
 
 /** Both in [0, 1]: how right the answer is, and how far the evidence supports it. */
@@ -21,29 +21,30 @@ const share = (points: number): number => (points - 1) / 3;
 const SYSTEM = `You grade an answer to a legal question against the expected answer, and how far the evidence supports it.
 accuracy: 4 the same in substance, 3 small gaps, 2 partly right, 1 wrong.
 support: 4 every claim rests on the evidence, 3 most, 2 few, 1 none.
+${QUOTED_NOTE}
 Answer with one JSON object: {"accuracy":n,"support":n}`;
 
 /** Rejects when the model fails, or does not give two grades from 1 to 4. */
 export async function judgeAnswer(
-  critic: ChatModel,
+  critic: Assistant,
   query: Pick<Query, 'query' | 'answer'>,
   { rounds, answer }: Pick<Episode, 'rounds' | 'answer'>,
 ): Promise<Judgment> {
   const expected = query.answer?.kind === 'text' ? query.answer.text : '';
   const evidence = rounds
     .flatMap((round) => round.evidence ?? [])
-    .map(({ title, text }) => `${title}: ${text}`);
-  const text = await critic.chat(
+    .map(({ title, text }) => `${quoted(title)}: ${quoted(text)}`);
+  return askFor(
+    critic,
     [
       { role: 'system', content: SYSTEM },
       {
         role: 'user',
-        content: `Question: ${query.query}\nExpected: ${expected}\nAnswer: ${answer?.text ?? ''}\nEvidence:\n${evidence.join('\n')}`,
+        content: `Question: ${quoted(query.query)}\nExpected: ${quoted(expected)}\nAnswer: ${quoted(answer?.text ?? '')}\nEvidence:\n${evidence.join('\n')}`,
       },
     ],
-    { maxTokens: 64, temperature: 0 },
+    (text) => readJudgment(text, critic.chat.name),
   );
-  return readJudgment(text, critic.name);
 }
 
 /** The grades that a model's text ends with, whatever thought stands before them. Throws where there are none. */

@@ -199,7 +199,8 @@ describe('the terms', () => {
 });
 
 describe('judgments', () => {
-  const critic = (text: string) => ({ name: 'critic', chat: async () => text });
+  const settings = { maxTokens: 9, temperature: 0 };
+  const critic = (text: string) => ({ ...settings, chat: { name: 'critic', chat: async () => text } });
   it('are grades from 1 to 4, read as shares', () => {
     expect(readJudgment('因此：{"accuracy":4,"support":2}', 'c')).toEqual({ accuracy: 1, support: 1 / 3 });
     const thought = '<think>{"accuracy":1,"support":1}? 不对。</think>{"accuracy":3,"support":4}';
@@ -210,6 +211,8 @@ describe('judgments', () => {
       '{"accuracy":5,"support":1}',
       '{"accuracy":"4","support":1}',
       '{"accuracy":4}',
+      // What a thought tries out is no answer.
+      '<think>{"accuracy":4,"support":4}</think>我不能判断。',
     ])
       expect(() => readJudgment(text, 'c')).toThrow(/^c: no /);
   });
@@ -217,7 +220,7 @@ describe('judgments', () => {
     const episode = episodeOf([], []);
     const asked = { query: 'q', answer: { kind: 'text' as const, text: 'x' } };
     await expect(judgeAnswer(critic('我不知道'), asked, episode)).rejects.toThrow(/no grades/);
-    const down = { name: 'c', chat: () => Promise.reject(new Error('down')) };
+    const down = { ...settings, chat: { name: 'c', chat: () => Promise.reject(new Error('down')) } };
     await expect(judgeAnswer(down, asked, episode)).rejects.toThrow('down');
   });
 });

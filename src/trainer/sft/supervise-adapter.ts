@@ -46,7 +46,7 @@ export async function superviseAdapter({
   if (existsSync(out)) throw new UserError('is there already', out, 'give another --out, or remove it');
   const data = await loadData(config);
   const model = await ensureModel(config, data, screen.print);
-  const environment = createEnvironment(config, data);
+  const environment = createEnvironment(config, data, { say: screen.print });
   const learner = await createLearner(
     config.learner,
     {

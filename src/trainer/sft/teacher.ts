@@ -11,7 +11,10 @@ export interface TeacherSampling {
 }
 
 /** A model's name is given with its endpoint; the stand-in's says what it is. */
-export function teacherOf(config: Config): Teacher & { sampling: TeacherSampling } {
+export function teacherOf(
+  config: Config,
+  say: (line: string) => void,
+): Teacher & { sampling: TeacherSampling } {
   const { teacher } = config.assistants;
   if (!teacher)
     return {
@@ -20,6 +23,6 @@ export function teacherOf(config: Config): Teacher & { sampling: TeacherSampling
       sampling: { maxTokens: 1, temperature: 0, concurrency: 8 },
     };
   const { maxTokens, temperature, concurrency } = teacher;
-  const chat = openAssistant(config, 'teacher', teacher);
+  const chat = openAssistant(config, 'teacher', teacher, say);
   return { name: chat.name, chat, sampling: { maxTokens, temperature, concurrency } };
 }

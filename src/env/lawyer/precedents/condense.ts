@@ -1,7 +1,8 @@
 /** A case in a few lines: facts, court level, outcome, sentence. By a model, or by extracts, which say so. */
 import { z } from 'zod';
 import { messageOf } from '../../../base/errors.ts';
-import type { ChatModel } from '../types.ts';
+import { type Assistant, askFor, QUOTED_NOTE, quoted } from '../ask.ts';
+import { lastObject } from '../last-object.ts';
 import type { CourtLevel } from './court-level.ts';
 import type { Precedent } from './precedent-set.ts';
 import type { Sentence } from './sentence.ts';
@@ -56,29 +57,38 @@ const schema = z.strictObject({
 });
 
 const SYSTEM = `You condense a Chinese criminal judgment for a lawyer. Write in Chinese, shortly.
-Answer with one JSON object: {"facts":"…","court":"court level","outcome":"offence and finding","sentence":"…"}`;
+Answer with one JSON object: {"facts":"…","court":"court level","outcome":"offence and finding","sentence":"…"}
+${QUOTED_NOTE}`;
 
 /** Characters of a judgment that the model reads. */
 const READ_CHARS = 6_000;
 
-export function modelCondenser(chat: ChatModel): Condenser {
+export function modelCondenser(model: Assistant): Condenser {
+  const { name } = model.chat;
   return {
-    name: chat.name,
-    async condense(precedent, chars) {
-      const { fact, judgment } = precedent;
-      const text = await chat.chat(
+    name,
+    condense: ({ fact, judgment }, chars) =>
+      askFor(
+        model,
         [
           { role: 'system', content: SYSTEM },
-          { role: 'user', content: `${cut(fact, READ_CHARS)}\n\n${judgment.slice(-READ_CHARS)}` },
+          {
+            role: 'user',
+            content: `${quoted(cut(fact, READ_CHARS))}\n\n${quoted(judgment.slice(-READ_CHARS))}`,
+          },
         ],
-        { maxTokens: 512, temperature: 0 },
-      );
-      try {
-        const read = schema.parse(JSON.parse(text.slice(text.indexOf('{'), text.lastIndexOf('}') + 1)));
-        return cut(`${read.court}，${read.outcome}，${read.sentence}。${read.facts}`, chars);
-      } catch (error) {
-        throw new Error(`${chat.name}: no condensed case (${messageOf(error).slice(0, 120)})`);
-      }
-    },
+        (text) => {
+          const { court, outcome, sentence, facts } = readCondensed(text, name);
+          return cut(`${court}，${outcome}，${sentence}。${facts}`, chars);
+        },
+      ),
   };
+}
+
+function readCondensed(text: string, who: string): z.infer<typeof schema> {
+  try {
+    return schema.parse(lastObject(text));
+  } catch (error) {
+    throw new Error(`${who}: no condensed case (${messageOf(error).slice(0, 120)})`);
+  }
 }

@@ -86,11 +86,14 @@ describe('condense', () => {
     expect(one.articles).toEqual(['a']);
   });
   it('by a model: its fields in order; what is no such object rejects', async () => {
-    const says = (text: string) => modelCondenser({ name: 'm', chat: async () => text });
+    const says = (text: string) =>
+      modelCondenser({ chat: { name: 'm', chat: async () => text }, maxTokens: 9, temperature: 0 });
     const fields = { facts: '偷手机', court: '基层', outcome: '盗窃罪', sentence: '一年半' };
     expect(await says(`好：${JSON.stringify(fields)}`).condense(one, 99)).toBe(
       '基层，盗窃罪，一年半。偷手机',
     );
+    const thought = `<think>{"facts":"?"} 不对</think>{好}：\n\`\`\`json\n${JSON.stringify(fields)}\n\`\`\``;
+    expect(await says(thought).condense(one, 99)).toBe('基层，盗窃罪，一年半。偷手机');
     for (const text of ['不知道', '{}', JSON.stringify({ ...fields, facts: '' })])
       await expect(says(text).condense(one, 99)).rejects.toThrow(/^m: no condensed case/);
   });
