@@ -18,9 +18,15 @@ describe('numerals', () => {
     ['两', 2],
     ['一百零八', 108],
     ['１２', 12],
+    ['廿', 20],
+    ['廿六', 26],
+    ['卅', 30],
+    ['貳萬', 20_000],
+    ['陸', 6],
+    ['兩千叄佰', 2300],
   ])('%s is %d', (text, value) => expect(readNumeral(text)).toBe(value));
   it('nothing, and what is none, is null', () => {
-    for (const text of ['', '年', '三x', '万']) expect(readNumeral(text)).toBe(null);
+    for (const text of ['', '年', '三x', '万', '9'.repeat(400)]) expect(readNumeral(text)).toBe(null);
   });
   it.each([
     ['三年六个月', 42],
@@ -32,6 +38,10 @@ describe('numerals', () => {
     ['一个月零十五天', 1.5],
     ['十五年', 180],
     ['一年半', 18],
+    ['半年', 6],
+    ['一个半月', 1.5],
+    ['三年六個月', 42],
+    ['廿年', 240],
   ])('%s is %d months', (text, value) => expect(monthsOf(text)).toBe(value));
 });
 
@@ -130,6 +140,28 @@ describe('sentences', () => {
     expect(sentencesOf(quoted)).toEqual([]);
     expect(dispositivePart('没有主文')).toBe(null);
     expect(severityOf(quoted)).toBe(null);
+  });
+});
+
+describe('forms that few judgments use', () => {
+  const of = (text: string) => heaviestSentence(`判决如下：被告人甲犯某罪，${text}如不服本判决，可上诉。`);
+  it.each<[string, Partial<Sentence>]>([
+    [
+      '判處有期徒刑三年六個月，緩刑四年，並處罰金人民幣伍萬元。',
+      { months: 42, probationMonths: 48, fine: 50_000 },
+    ],
+    ['判处有期徒刑 三 年 六 个 月，并处罚金 5 万元。', { months: 42, fine: 50_000 }],
+    ['判处死缓，剥夺政治权利终身。', { kind: 'death-reprieve', politicalRights: 'life' }],
+    ['判处死刑，剥夺政治权利终身，缓期二年执行。', { kind: 'death-reprieve' }],
+    ['判处死刑，立即执行，剥夺政治权利终身。', { kind: 'death' }],
+    ['判处有期徒刑三年，与前罪有期徒刑十年数罪并罚，决定执行刑期十二年。', { kind: 'fixed', months: 144 }],
+    ['判处有期徒刑十五年，并处罚金人民币50余万元。', { fine: 500_000 }],
+    ['判处拘役一个半月。', { kind: 'detention', months: 1.5 }],
+  ])('%s', (text, sentence) => expect(of(text)).toMatchObject(sentence));
+  it('are read in time that grows with the text, whatever it repeats', () => {
+    // Of a power of the length each took seconds to minutes; this many letters must not matter.
+    for (const part of ['撤销', '一', '撤销一、', '被告人甲、', '（', ' '])
+      expect(sentencesOf(`判决如下：${part.repeat(100_000 / part.length)}`)).toEqual([]);
   });
 });
 
