@@ -65,9 +65,9 @@ export async function synthesizeCommand(
     screen.print(synthesisText(report));
     if (records.length === 0)
       throw new UserError(
-        `no episode is worth ${accept} or more`,
+        `no clean episode is worth ${accept} or more`,
         teacher.name,
-        `see ${out}.report.json; take another teacher, or lower --accept`,
+        `see ${out}.report.json; take another teacher or other questions, or lower --accept`,
       );
     await writeDemonstrations(out, records);
     screen.print(`${records.length} episodes in ${out}, the report beside it`);

@@ -13,6 +13,9 @@ describe('worstOverlap', () => {
     for (const [t, one] of tests.entries()) {
       const spaced = [...one].map((c, i) => (i % 5 === 0 ? `，${c} ` : c)).join('');
       expect(worstOverlap(text(30) + spaced + text(30), prints)).toEqual({ test: t, share: 1 });
+      // Characters that nobody sees: a filler that counts as a letter, a joiner, a variation selector.
+      for (const unseen of ['\u3164', '\u200d', '\ufe0f', '\u00ad'])
+        expect(worstOverlap([...one].join(unseen), prints)).toEqual({ test: t, share: 1 });
     }
   });
 

@@ -16,12 +16,12 @@ export interface Fingerprints {
   shortLengths: number[];
 }
 
-/** Composed letters and digits alone, lower case: what is left when spacing and punctuation are changed. */
+/** Composed letters and digits that are seen, lower case: what is left when spacing and punctuation are changed. */
 const bare = (text: string): string[] => [
   ...text
     .normalize('NFKC')
     .toLowerCase()
-    .replace(/[^\p{L}\p{N}]+/gu, ''),
+    .replace(/[^\p{L}\p{N}]|\p{Default_Ignorable_Code_Point}/gu, ''),
 ];
 
 /** The n-grams of a text; a text that is shorter is one by itself. */

@@ -92,6 +92,7 @@ describe('synthesize', () => {
       ['training questions', 4, 1],
       ['precedents', 1, 1],
       ["the teacher's calls", 2, 0],
+      ['precedents shown to it', 2, 0],
     ]);
     expect(report.contamination.sources[0]!.refused).toEqual([
       { id: 'leaked', file: 'held-out.jsonl', test: 'v1', share: 1 },
@@ -109,6 +110,28 @@ describe('synthesize', () => {
       options(),
     );
     expect(report.episodes).toMatchObject({ played: 2, kept: 1, contaminated: 1 });
+  });
+
+  it('refuses an episode that was shown a precedent with a test text, not one with a statute that a test quotes', async () => {
+    const one = { id: 'p', rank: 0, title: '判例', text: `本院认为${LONG}`, articles: [] };
+    const showing = (source: 'statute' | 'precedent'): Environment => ({
+      ...environmentOf(sayById),
+      async demonstrate([query], { rollouts }) {
+        const episodes = await environmentOf(sayById).demonstrate([query!], { rollouts, seed: 1 });
+        const round = { agent: 'PRECEDENT', queries: ['x'], dropped: [], newIds: [], poolSize: 0 };
+        return episodes.map((played) => ({
+          ...played,
+          episode: {
+            ...played.episode,
+            rounds: played.rollout === 0 ? [{ ...round, evidence: [{ ...one, source }] }] : [],
+          },
+        }));
+      },
+    });
+    const kept = async (source: 'statute' | 'precedent') =>
+      (await synthesize(showing(source), standIn, queries.slice(0, 1), tests, [], options())).report.episodes;
+    expect(await kept('precedent')).toMatchObject({ played: 2, kept: 1, contaminated: 1 });
+    expect(await kept('statute')).toMatchObject({ played: 2, kept: 2, contaminated: 0 });
   });
 
   it('plays with a model where there is one, garbage is invalid, and what it saw is kept', async () => {

@@ -101,8 +101,9 @@ export function contaminationOf(
 const TOLD_FAILURES = 5;
 
 /**
- * Plays, scores and filters. `sources` are further texts that the teacher's world is made of (precedents); the
- * training questions and what the teacher wrote are always checked. Records in order of question and rollout.
+ * Plays, scores and filters. `sources` are further texts that the teacher's world is made of (precedents), which are
+ * told; the training questions, what the teacher wrote and the precedents that it was shown are checked as well, and
+ * leave no record. Not the statutes: a test text may quote the law. Records in order of question and rollout.
  *
  * @throws UserError when every episode failed, or none was good enough; `signal.reason` when it fires.
  */
@@ -170,7 +171,11 @@ export async function synthesize(
       text: record.calls.map(({ text }) => text).join('\n'),
     })),
   });
-  const dirty = new Set(written.refused.map(({ id }) => id));
+  const shown = check({
+    name: 'precedents shown to it',
+    texts: good.map(({ record }) => ({ id: nameOf(record), text: precedentsShown(record) })),
+  });
+  const dirty = new Set([...written.refused, ...shown.refused].map(({ id }) => id));
   const kept = good.filter(({ record }) => !dirty.has(nameOf(record)));
   episodes.contaminated = good.length - kept.length;
   episodes.kept = kept.length;
@@ -187,11 +192,18 @@ export async function synthesize(
       ngram,
       maxOverlap,
       tests: [...perFile].map(([file, texts]) => ({ file, texts })),
-      sources: [questions, ...sources.map(check), written],
+      sources: [questions, ...sources.map(check), written, shown],
     },
   };
   return { records: kept.map(({ record }) => record), report };
 }
+
+const precedentsShown = ({ rounds }: DemonstrationRecord): string =>
+  rounds
+    .flatMap(({ evidence = [] }) => evidence)
+    .filter(({ source }) => source === 'precedent')
+    .map(({ text }) => text)
+    .join('\n');
 
 type Played = { one: DemonstratedEpisode; ledger: Ledger } | { failure: string };
 
