@@ -157,7 +157,7 @@ eval:
     expect(message).toContain(
       'rollout.groupSize: 1 is not allowed; give a whole number, at least 2, at most 1024 (a group needs',
     );
-    expect(message).toContain('rollout.minGroup: must be at most rollout.groupSize (1)');
+    expect(message).toContain('1 mistake in');
   });
 
   test('numbers that no sum, timer or memory could bear are refused', () => {

@@ -140,11 +140,23 @@ function assign(tree: Record<string, unknown>, path: string[], value: unknown): 
 
 /** The schema's issues in our words, and the rules across fields where the schema did not get to them. */
 function schemaMistakes(tree: unknown, issues: readonly z.core.$ZodIssue[]): Mistake[] {
-  const mistakes = issues
-    .filter((issue) => issue.code !== 'custom')
-    .flatMap((issue) => mistakesOf(tree, issue));
-  const broken = brokenRules(withDefaults(tree));
+  const own = issues.filter((issue) => issue.code !== 'custom');
+  const mistakes = own.flatMap((issue) => mistakesOf(tree, issue));
+  const wrong = own.filter(({ code }) => code !== 'unrecognized_keys').map(({ path }) => path);
+  const broken = brokenRules(withDefaults(blank(tree, wrong)));
   return [...mistakes, ...broken.map(({ path, message }) => ({ path, what: message }))];
+}
+
+/** A copy with null in place of the values at `paths`: no rule may ask that another field agrees with a wrong one. */
+function blank(tree: unknown, paths: readonly (readonly PropertyKey[])[]): unknown {
+  const copy = structuredClone(tree);
+  for (const path of paths) {
+    const section = path.length > 1 ? valueAt(copy, path.slice(0, -1).join('.')) : copy;
+    const key = path.at(-1);
+    if (typeof section === 'object' && section !== null && key !== undefined && Object.hasOwn(section, key))
+      (section as Record<PropertyKey, unknown>)[key] = null;
+  }
+  return copy;
 }
 
 function mistakesOf(tree: unknown, issue: z.core.$ZodIssue): Mistake[] {

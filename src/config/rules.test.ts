@@ -147,6 +147,20 @@ describe('rules across fields', () => {
       expect(() => parseConfig(GOOD, 'x.yaml', { set })).not.toThrow();
   });
 
+  test.each([
+    ['env.kind=mlar', 'env.kind'],
+    ['env=3', 'env'],
+    ['reward=3', 'reward'],
+    ['rollout.groupSize=-8', 'rollout.groupSize'],
+    ['retrieval.topK=-1', 'retrieval.topK'],
+    ['learner.maxTreeTokens=0.5', 'learner.maxTreeTokens'],
+    ['endpoint={kind: vllm, replicas: [{url: 3}]}', 'endpoint.replicas.0.url'],
+  ])('a wrong value is one mistake, and nothing has to agree with it: %s', (set, path) => {
+    const message = failure(GOOD, { set: [set] });
+    expect(message).toContain('1 mistake in');
+    expect(message).toContain(`${path}: `);
+  });
+
   test('the limits themselves are accepted', () => {
     const set = [
       'rollout.minGroup=8',

@@ -34,9 +34,17 @@ export function brokenRules(config: unknown): RuleBreak[] {
   atMost('eval.k', 'env.poolLimit');
   atMost('reward.recallAt', 'env.poolLimit');
   atLeast('learner.tokensPerPass', 'learner.maxTreeTokens');
-  const kind = text('env.kind') ?? 'malr';
-  rule(kind !== (text('reward.kind') ?? 'malr'), 'reward.kind', `must be ${kind}, as env.kind is`);
-  const callers = kind === 'lawyer' ? ['lawyer'] : ['planner', 'rewriter'];
+  const kindOf = (section: string) => {
+    const absent = valueAt(config, section) !== null && valueAt(config, `${section}.kind`) === undefined;
+    return absent ? 'malr' : text(`${section}.kind`);
+  };
+  const [kind, rewarded] = [kindOf('env'), kindOf('reward')];
+  rule(
+    kind !== undefined && rewarded !== undefined && kind !== rewarded,
+    'reward.kind',
+    `must be ${kind}, as env.kind is`,
+  );
+  const callers = kind === 'lawyer' ? ['lawyer'] : kind === 'malr' ? ['planner', 'rewriter'] : [];
   for (const path of callers.map((caller) => `rollout.maxTokens.${caller}`)) {
     const limit = number('learner.maxTreeTokens');
     rule(
