@@ -20,6 +20,7 @@ import {
   checkWeights,
 } from './doctor/machine-checks.ts';
 import { checkRedis, checkResults } from './doctor/redis-check.ts';
+import { checkServing } from './doctor/serving-check.ts';
 import { onInterrupt } from './interrupt.ts';
 import type { Streams } from './main.ts';
 
@@ -108,6 +109,10 @@ async function runChecks(list: Checklist, file: string, set: string[], machine: 
     if (precedents !== undefined) await list.check('precedents', [], () => checkPrecedents(precedents));
     for (const [role, settings] of configuredAssistants(config.value))
       await list.check(`${role} model`, [], () => checkAssistant(role, settings));
+  }
+  if (config.passed && config.value.retrain?.serve) {
+    const { retrain, run } = config.value;
+    await list.check('champion servers', [], () => checkServing(retrain, run.name));
   }
   const learner = await list.check('learner', [config], checkLearner);
   await endpointChecks(list, { config, model, weights, memory, disk, learner }, machine.now());

@@ -164,6 +164,7 @@ function createProgram(streams: Streams, exit: (code: number) => void): Command 
     .option('--fresh', 'give an unfinished job up instead of going on with it')
     .option('--history', 'show what the jobs so far have done, and do nothing')
     .option('--rollback [adapter]', 'go back to the champion before this one, or to the one named')
+    .option('--serve', 'have every server of retrain.serve serve the champion, and do nothing else')
     .action(async (config, options) =>
       exit(await (await import('./retrain.ts')).retrainCommand(config, options, streams)),
     );

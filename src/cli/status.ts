@@ -5,7 +5,7 @@ import { loadConfig } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
 import { openRedis, type RedisAddress, withDeadline } from '../rollout/pool/redis-connection.ts';
 import { parseAdapterName } from '../trainer/adapter-name.ts';
-import { endpointKey } from '../trainer/policy-service.ts';
+import { endpointKey, serverKey } from '../trainer/policy-service.ts';
 import { redisAddress } from '../trainer/redis-address.ts';
 import { recordLine } from '../trainer/retrain/history-text.ts';
 import { currentChampion, readHistory, registryAt } from '../trainer/retrain/registry.ts';
@@ -90,6 +90,15 @@ async function readStatus(config: Config, now: number): Promise<Status> {
       (at) => nextOf(at, name),
     ));
   const registry = retrain && registryAt(retrain.registry);
+  const serve = retrain?.serve;
+  const serving = serve
+    ? await readReplicas(
+        serve.replicas.map(({ url }) => url),
+        null,
+        name,
+        serverKey(serve.apiKeyEnv),
+      )
+    : [];
   const last = registry && readHistory(registry).at(-1);
   const asked = pool?.trainer?.policy?.version;
   const newest = run.adapter === null ? undefined : parseAdapterName(run.adapter)?.version;
@@ -100,7 +109,12 @@ async function readStatus(config: Config, now: number): Promise<Status> {
     staleness: asked === undefined || newest === undefined ? null : Math.max(0, newest - asked),
     replicas,
     retrain: registry
-      ? { champion: currentChampion(registry), last: last ? recordLine(last) : null, next: next ?? null }
+      ? {
+          champion: currentChampion(registry),
+          last: last ? recordLine(last) : null,
+          next: next ?? null,
+          servers: serving.map(({ url, problem, adapters }) => ({ url, problem, adapters })),
+        }
       : null,
     problem,
   };

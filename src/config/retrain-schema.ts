@@ -1,5 +1,6 @@
 /** The section `retrain`: what a retraining job reads, what a challenger must show, and where champions live. */
 import { z } from 'zod';
+import { servers } from './endpoint-schema.ts';
 import { atLeastZero, count, filled, share } from './fields.ts';
 import { redis } from './pool-schema.ts';
 
@@ -30,6 +31,11 @@ export const retrain = z.strictObject({
   /** Share of the new pairs that joins the held-out questions; 0: they stay those of data.validation. */
   holdout: share.max(0.9).default(0),
   promote: promote.prefault({}),
+  /**
+   * The servers that answer users: a promotion and a rollback load the champion on every one of them and prove it
+   * there before it is the one in use. Left out: servers are not told. `adapterRoot` is the registry's `champions`.
+   */
+  serve: z.strictObject(servers).optional(),
   /** Where `lexpo schedule` keeps its schedules; `lexpo retrain` needs none. */
   redis: redis.prefault({}),
 });

@@ -55,7 +55,7 @@ export const adapterOf = (version: number, folder = '/here/adapters'): ServedAda
 });
 
 /** A server whose state and faults lie open. */
-interface FakeServer {
+export interface FakeServer {
   endpoint: Endpoint;
   /** Name → folder. */
   loaded: Map<string, string>;
@@ -76,7 +76,7 @@ export const fail =
     throw new RolloutFailure(reason, message, status);
   };
 
-function fakeServer(): FakeServer {
+export function fakeServer(): FakeServer {
   const loaded = new Map<string, string>();
   const log: string[] = [];
   const ask = async (kind: keyof FakeServer['faults']): Promise<void> => {

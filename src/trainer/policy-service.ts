@@ -11,8 +11,9 @@ import { checkReplicas, type Needs } from '../rollout/capabilities.ts';
 import { createEndpoint } from '../rollout/endpoint.ts';
 import { createReplicas, type ReplicaOptions, type Replicas, systemTimer } from '../rollout/replicas.ts';
 import { startServer } from '../serve/server.ts';
-import { HALF_TOLERANCE } from './create-learner.ts';
+import { HALF_TOLERANCE, proofTolerance } from './create-learner.ts';
 import type { Model } from './prepare.ts';
+import type { ServingSettings } from './retrain/serving.ts';
 
 export interface PolicyServiceOptions {
   /** Folder that adapters lie in. */
@@ -149,8 +150,11 @@ function replicasOf(
  * The key of the configured servers; undefined where they want none. UserError when its variable is not set, or
  * holds what no header can carry.
  */
-export function endpointKey({ endpoint }: Pick<Config, 'endpoint'>): string | undefined {
-  const name = endpoint.kind === 'vllm' ? endpoint.apiKeyEnv : undefined;
+export const endpointKey = ({ endpoint }: Pick<Config, 'endpoint'>): string | undefined =>
+  serverKey(endpoint.kind === 'vllm' ? endpoint.apiKeyEnv : undefined);
+
+/** The key in the environment variable `name`; undefined for no name. UserError as `endpointKey`. */
+export function serverKey(name: string | undefined): string | undefined {
   if (name === undefined) return undefined;
   const key = process.env[name];
   if (!key)
@@ -163,6 +167,25 @@ export function endpointKey({ endpoint }: Pick<Config, 'endpoint'>): string | un
     );
   return key;
 }
+
+/** The servers that answer users of the champion, as `retrain.serve` names them. UserError as `endpointKey`. */
+export function championServers(
+  { rollout, learner }: Pick<Config, 'rollout' | 'learner'>,
+  { replicas, apiKeyEnv, proofTolerance: tolerance, loadDeadlineMs }: ServedBy,
+): ServingSettings {
+  const apiKey = serverKey(apiKeyEnv);
+  const { deadlineMs } = rollout;
+  return {
+    servers: replicas.map(({ url, adapterRoot }) => ({
+      name: url,
+      adapterRoot: adapterRoot ?? null,
+      endpoint: createEndpoint({ baseUrl: url, apiKey, deadlineMs, loadDeadlineMs, maxConcurrent: 8 }),
+    })),
+    tolerance: tolerance ?? Math.max(proofTolerance(learner), HALF_TOLERANCE),
+  };
+}
+
+type ServedBy = NonNullable<NonNullable<Config['retrain']>['serve']>;
 
 /**
  * Writes an adapter of the run's shape: a server that applies it answers far from its base model. Its name says

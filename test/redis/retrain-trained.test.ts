@@ -15,6 +15,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { loadConfig } from '../../src/config/load.ts';
 import { openRedis } from '../../src/rollout/pool/redis-connection.ts';
+import { type PolicyServer, startServer } from '../../src/serve/server.ts';
 import { currentChampion, readHistory, registryAt } from '../../src/trainer/retrain/registry.ts';
 import { setSchedule, workSchedules } from '../../src/trainer/retrain/schedule.ts';
 import { retrainTools } from '../../src/trainer/retrain/tools.ts';
@@ -23,12 +24,19 @@ import { hasRedis, type RedisServer, startRedis } from './redis-server.ts';
 const scratch = mkdtempSync(join(tmpdir(), 'lexpo-retrained-'));
 const CRON = '*/2 * * * * *';
 let server: RedisServer;
+/** Answers users of the champion. */
+let serving: PolicyServer;
 const children: ChildProcess[] = [];
 beforeAll(async () => {
-  if (hasRedis) server = await startRedis();
+  if (!hasRedis) return;
+  server = await startRedis();
+  const adapterRoot = join(scratch, 'champions', 'champions');
+  mkdirSync(adapterRoot, { recursive: true });
+  serving = await startServer({ modelFolder: 'models/tiny', adapterRoot, threads: 1 });
 });
 afterAll(async () => {
   for (const child of children) child.kill('SIGKILL');
+  await serving?.close();
   await server?.stop();
   rmSync(scratch, { recursive: true, force: true });
 });
@@ -80,6 +88,7 @@ describe.skipIf(!hasRedis)('jobs on the tiny model, fired by their pattern', () 
       `retrain.inbox=${join(scratch, 'inbox')}`,
       `retrain.registry=${join(scratch, 'champions')}`,
       `retrain.redis.url=${server.url}`,
+      `retrain.serve={replicas: [{url: '${serving.url}'}]}`,
       'retrain.minNewPairs=1',
       'sft.share=1',
       'sft.rolloutsPerQuery=1',
@@ -144,6 +153,9 @@ describe.skipIf(!hasRedis)('jobs on the tiny model, fired by their pattern', () 
       const trained = join(scratch, 'runs', runs()[0]!, 'adapters', champion!, 'adapter_model.safetensors');
       const kept = join(registry.champions, champion!, 'adapter_model.safetensors');
       expect(readFileSync(kept).equals(readFileSync(trained))).toBe(true);
+      expect(told).toContain(`${champion} is served and proved on 1 server`);
+      const served = async () => (await (await fetch(`${serving.url}/v1/models`)).text()).includes(champion!);
+      expect(await served()).toBe(true);
 
       await setSchedule(store, ruinous, { cron: CRON, tz: 'UTC' });
       // Jobs of the first schedule that still wait must not take these pairs.
@@ -153,6 +165,7 @@ describe.skipIf(!hasRedis)('jobs on the tiny model, fired by their pattern', () 
       expect(ends()[1]).toMatchObject({ kind: 'refused', before: champion, after: champion });
       expect(ends()[1]!.figures!.challenger).toBeLessThan(ends()[1]!.figures!.champion);
       expect(currentChampion(registry)).toBe(champion);
+      expect(await served()).toBe(true);
     } finally {
       controller.abort();
       await working;

@@ -11,6 +11,8 @@ export interface RetrainStatus {
   last: string | null;
   /** ISO times; null: not scheduled. */
   next: string | null;
+  /** Those of `retrain.serve`, with the champions that each has loaded. */
+  servers: Pick<ReplicaStatus, 'url' | 'problem' | 'adapters'>[];
 }
 
 export interface Status {
@@ -50,10 +52,22 @@ export function statusText(status: Status): string {
       ? [
           `retraining: champion ${retrain.champion ?? 'none'}, next ${retrain.next ?? 'not scheduled'}`,
           `  last: ${retrain.last ?? 'no job has ended yet'}`,
+          ...retrain.servers.map((server) => `  ${server.url}: ${servingText(server, retrain.champion)}`),
         ]
       : []),
   ];
   return `${lines.join('\n')}\n`;
+}
+
+function servingText(
+  { problem, adapters }: RetrainStatus['servers'][number],
+  champion: string | null,
+): string {
+  if (problem !== null) return problem;
+  if (champion === null) return 'answers';
+  return adapters.includes(champion)
+    ? 'has the champion loaded'
+    : 'does not have the champion: load it with lexpo retrain <config> --serve';
 }
 
 function stateText({ state, holder, quietMs, folder }: RunStatus, pool: PoolStatus | null): string {

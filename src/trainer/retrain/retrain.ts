@@ -180,9 +180,13 @@ async function end(work: Work, job: JobAt<'end'>): Promise<HistoryRecord> {
     const about = { run, before: champion, figures, trainingSet, lexpo: version() };
     await keepChampion(registry, name, job.challenger, about);
     tools.log(`kept ${name} among the champions`);
+    const serving = tools.serving(work.config);
+    await serving?.serve(registry, name, now);
     lock.check();
     await pointAt(registry, name);
     tools.log(`the champion is ${name}`);
+    // Whoever read the pointer a moment ago still asks for the one before.
+    await serving?.retire(registry, [name, champion]);
   }
   return close(work, job, promote ? 'promoted' : 'refused', why);
 }

@@ -36,7 +36,7 @@ test('a champion that was rolled back during the job is not replaced by what was
     },
   });
   await expect(runJob(place, dying)).rejects.toThrow('dead');
-  await rollBack(place.registry.root, null, about);
+  await rollBack(place.registry.root, null, about, null);
   const record = await runJob(place, fakeTools(worth));
   expect(record).toMatchObject({
     kind: 'refused',
@@ -56,7 +56,7 @@ test('rolling back twice goes further back, and a champion may be named', async 
   }
   const about = { at: new Date(0), host: 'here', fullHash: 'h' };
   const { root } = place.registry;
-  const back = async (to: string | null = null) => (await rollBack(root, to, about)).after;
+  const back = async (to: string | null = null) => (await rollBack(root, to, about, null)).after;
   expect(currentChampion(place.registry)).toBe(names[2]);
   expect(await back()).toBe(names[1]);
   expect(await back()).toBe(names[0]);

@@ -14,6 +14,7 @@ import {
   registryAt,
 } from './registry.ts';
 import { lockRegistry } from './registry-lock.ts';
+import type { Serving } from './serving.ts';
 
 /** The champions that lie below the one in use, oldest first, itself last: each went out of use by its successor. */
 export function championStack(history: readonly HistoryRecord[]): string[] {
@@ -31,13 +32,16 @@ export function championStack(history: readonly HistoryRecord[]): string[] {
 /**
  * Moves the pointer to the champion before the one in use, so that twice goes further back; or to `to`, any
  * champion of the registry. Before the first there is none: the next job then starts as the first one did.
+ * `serving`: the servers that have to serve it before the pointer moves; null: none are told.
  *
- * @throws UserError when there is nothing to go back to, no such champion, or a job at work.
+ * @throws UserError when there is nothing to go back to, no such champion, or a job at work; what `serving` throws,
+ *   with the pointer where it was.
  */
 export async function rollBack(
   folder: string,
   to: string | null,
   about: { at: Date; host: string; fullHash: string },
+  serving: Serving | null,
 ): Promise<HistoryRecord> {
   const registry = registryAt(folder);
   if (!existsSync(registry.history))
@@ -57,8 +61,10 @@ export async function rollBack(
         `look into ${registry.champions}, or lexpo retrain --history`,
       );
     if (target === current) throw new UserError('is the champion already', target ?? 'none', 'nothing to do');
+    if (target !== null) await serving?.serve(registry, target, current);
     lock.check();
     await pointAt(registry, target);
+    await serving?.retire(registry, [target, current]);
     const record: HistoryRecord = {
       ...signed(about),
       kind: 'rolled-back',

@@ -85,6 +85,7 @@ export function fakeTools(worth: (name: string | null) => number, change: Partia
         worth(name),
       );
     },
+    serving: () => null,
     now: () => new Date('2026-12-01T03:00:00Z'),
     host: 'here',
     log: (line) => void lines.push(line),

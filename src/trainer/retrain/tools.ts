@@ -8,8 +8,11 @@ import { isTemporary } from '../../base/atomic-write.ts';
 import { readJsonFile } from '../../base/read-json.ts';
 import type { Screen } from '../../report/progress.ts';
 import { evaluateHeldOut } from '../inspect.ts';
+import { championServers } from '../policy-service.ts';
 import { runTraining } from '../run.ts';
 import { runFolder } from '../run-folder.ts';
+import type { RetrainConfig } from './run-config.ts';
+import { type Serving, servingOf } from './serving.ts';
 import type { RetrainTools } from './work.ts';
 
 const summarySchema = z.looseObject({ adapter: z.string().min(1) });
@@ -33,10 +36,17 @@ export function retrainTools(screen: Screen, now: () => Date): RetrainTools {
     async evaluate(config, adapter) {
       return evaluateHeldOut({ config, adapter, log: screen.print });
     },
+    serving: (config) => championServing(config, screen.print),
     now,
     host: hostname(),
     log: screen.print,
   };
+}
+
+/** The servers of `retrain.serve`; null without that section. UserError where their key is not set. */
+export function championServing(config: RetrainConfig, say: (line: string) => void): Serving | null {
+  const { serve } = config.retrain;
+  return serve ? servingOf(championServers(config, serve), say) : null;
 }
 
 /** Removes what a killed process had half written into a run folder. */

@@ -6,6 +6,7 @@ import type { HistoryRecord, Job, Trigger } from './records.ts';
 import { appendHistory, type Registry, writeJob } from './registry.ts';
 import type { RegistryLock } from './registry-lock.ts';
 import { fullHash, type RetrainConfig } from './run-config.ts';
+import type { Serving } from './serving.ts';
 
 /** What a job has done by others: the trainer, the policy service, the clock. */
 export interface RetrainTools {
@@ -13,6 +14,8 @@ export interface RetrainTools {
   train(config: Config, signal: AbortSignal): Promise<string | null>;
   /** Greedy episodes on the held-out questions of `config` with an adapter's folder; null: the base model. */
   evaluate(config: Config, adapter: string | null, signal: AbortSignal): Promise<PolicyEvaluation>;
+  /** The servers of `retrain.serve`; null without that section. */
+  serving(config: RetrainConfig): Serving | null;
   now(): Date;
   host: string;
   log(line: string): void;
