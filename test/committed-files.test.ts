@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import { lstatSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
@@ -44,4 +44,11 @@ it('no committed description of a model or an adapter holds the path of the mach
     .filter((name) => /(^|\/)(adapter_config|config|vectors)\.json$/.test(name))
     .filter((name) => /"(\/[A-Za-z]|[A-Z]:\\)[^"\n]*\//.test(readFileSync(join(root, name), 'utf8')));
   expect(found).toEqual([]);
+});
+
+it('no link is committed: where it is checked out it takes the place of what is there', () => {
+  const links = tracked().filter((name) =>
+    lstatSync(join(root, name), { throwIfNoEntry: false })?.isSymbolicLink(),
+  );
+  expect(links).toEqual([]);
 });
