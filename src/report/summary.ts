@@ -1,4 +1,5 @@
 /** `summary.json`: the run in a few figures, for programs. */
+import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { writeFileAtomic } from '../base/atomic-write.ts';
 import type { EvalFigures } from './tables.ts';
@@ -27,7 +28,7 @@ export function summarySchema(k: number) {
     eval: z.strictObject({ singlePass: z.strictObject(metrics), before: policy, after: policy }),
     /** Folder of the adapter whose figures `after` are. */
     adapter: z.string().min(1),
-    /** Bytes: what was expected before the run, and what this process held at most. Of the last session. */
+    /** Bytes: what was expected before the run, and what its process held at most, torch's processes left out. */
     memory: z.strictObject({ planned: bytes, peak: bytes }),
     /** What stood in for a model that was not given, a sentence each; absent where nothing did. */
     standIns: z.array(z.string().min(1)).optional(),
@@ -83,4 +84,16 @@ function summaryJson(summary: Summary, k: number) {
 /** Writes `summary.json` atomically. */
 export async function writeSummary(path: string, summary: Summary, k: number): Promise<void> {
   await writeFileAtomic(path, `${JSON.stringify(summaryJson(summary, k), null, 2)}\n`);
+}
+
+const peakSchema = z.looseObject({ memory: z.looseObject({ peak: bytes }) });
+
+/** `memory.peak` of the summary at `path`; 0 where there is none, or none that can be read. */
+export function earlierPeak(path: string): number {
+  try {
+    return peakSchema.parse(JSON.parse(readFileSync(path, 'utf8'))).memory.peak;
+  } catch {
+    // It is written anew now: nothing depends on the old one.
+    return 0;
+  }
 }

@@ -1,5 +1,8 @@
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { freeMemory, memoryText, memoryWarnings, peakMemory } from './memory-plan.ts';
+import { freeMemory, heldMemory, heldText, memoryText, memoryWarnings, peakMemory } from './memory-plan.ts';
 
 const estimate = {
   parameters: 1e6,
@@ -33,4 +36,28 @@ test('what is free and what was held are bytes of this machine and process', () 
   const before = peakMemory();
   const held = Buffer.alloc(200e6, 1);
   expect(peakMemory()).toBeGreaterThan(before + (held.length > 0 ? 50e6 : 0));
+});
+
+test('a resumed run keeps the larger peak of its earlier summary', () => {
+  const path = join(mkdtempSync(join(tmpdir(), 'lexpo-memory-')), 'summary.json');
+  expect(heldMemory(estimate, path).peak).toBeLessThan(1e12);
+  for (const [text, peak] of [
+    ['{"steps": 4, "memory": {"planned": 1, "peak": 9000000000000}}', 9e12],
+    ['{"memory": {"planned": 1, "peak": 5}}', peakMemory()],
+    ['{"memory": ', peakMemory()],
+    ['{"steps": 4}', peakMemory()],
+  ] as const) {
+    writeFileSync(path, text);
+    const held = heldMemory(estimate, path);
+    expect(held.planned).toBe(747e6);
+    expect(held.peak).toBeGreaterThanOrEqual(peak);
+    expect(held.peak).toBeLessThan(peak * 2);
+    expect(heldMemory(estimate, null).peak).toBeLessThan(1e12);
+  }
+});
+
+test("the end says when the learner's processes are not in the figure", () => {
+  const held = { planned: 747e6, peak: 600e6 };
+  expect(heldText(held, 'onnx')).toBe('peak memory 600 MB, where about 747 MB were expected');
+  expect(heldText(held, 'torch')).toMatch(/^peak memory 600 MB of this process alone; .* about 747 MB/);
 });

@@ -4,6 +4,7 @@ import { freemem } from 'node:os';
 import { estimateMemory, type MemoryEstimate } from '../config/plan.ts';
 import type { Config } from '../config/schema.ts';
 import type { DecoderConfig } from '../engine/model-config.ts';
+import { earlierPeak } from '../report/summary.ts';
 import { short } from '../report/text.ts';
 import type { Data } from './prepare.ts';
 
@@ -50,4 +51,25 @@ export function peakMemory(): number {
     // Another system: there the figure is this process' own.
   }
   return process.resourceUsage().maxRSS * 1024;
+}
+
+export interface HeldMemory {
+  planned: number;
+  peak: number;
+}
+
+/**
+ * What a run that ends now was expected to hold and has held, in bytes. A resumed run keeps the figure of its
+ * earlier summary where that is larger: a restart that finds nothing left to do holds next to nothing.
+ */
+export function heldMemory({ total }: MemoryEstimate, earlierSummary: string | null): HeldMemory {
+  const earlier = earlierSummary === null ? 0 : earlierPeak(earlierSummary);
+  return { planned: Math.round(total), peak: Math.max(peakMemory(), earlier) };
+}
+
+/** The two figures in a sentence. The processes of `torch` are expected with the rest, and not measured. */
+export function heldText({ planned, peak }: HeldMemory, kind: string): string {
+  return kind === 'torch'
+    ? `peak memory ${short(peak)}B of this process alone; with those of the learner about ${short(planned)}B were expected`
+    : `peak memory ${short(peak)}B, where about ${short(planned)}B were expected`;
 }

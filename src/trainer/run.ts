@@ -9,7 +9,6 @@ import { openMetrics } from '../report/metrics.ts';
 import type { Screen } from '../report/progress.ts';
 import { writeSummary } from '../report/summary.ts';
 import { evaluationTable } from '../report/tables.ts';
-import { short } from '../report/text.ts';
 import type { Replicas } from '../rollout/replicas.ts';
 import type { RolloutContext } from '../rollout/roll-out.ts';
 import {
@@ -23,7 +22,7 @@ import { createLearner, proofTolerance } from './create-learner.ts';
 import { createEnvironment } from './environment.ts';
 import { rankingFigures, reportRun, singlePass } from './final-report.ts';
 import { type LoopParts, trainLoop } from './loop.ts';
-import { freeMemory, memoryText, memoryWarnings, peakMemory, planMemory } from './memory-plan.ts';
+import { freeMemory, heldMemory, heldText, memoryText, memoryWarnings, planMemory } from './memory-plan.ts';
 import { type Monitor, openMonitor, watchedPool } from './monitor.ts';
 import { startPolicyService } from './policy-service.ts';
 import { openPool, type TrainerPool } from './pool.ts';
@@ -281,14 +280,12 @@ async function report(parts: RunParts, end: Progress): Promise<void> {
   const figures = { singlePass: baseline, before, after };
   const { standIns } = parts.environment;
   const seconds = Math.round(end.seconds * 10) / 10;
-  const memory = { planned: Math.round(parts.memory.total), peak: peakMemory() };
+  const memory = heldMemory(parts.memory, parts.resumed && folder.summary);
   await writeSummary(
     folder.summary,
     { steps: end.step, seconds, eval: figures, adapter, memory, standIns },
     config.eval.k,
   );
   parts.screen.print(table);
-  parts.screen.print(
-    `peak memory ${short(memory.peak)}B, where about ${short(memory.planned)}B were expected`,
-  );
+  parts.screen.print(heldText(memory, config.learner.kind));
 }
