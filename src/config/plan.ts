@@ -116,7 +116,7 @@ const ROW_SHARE = 0.5;
  *
  * with d hidden, q and kv the widths of queries and keys, f intermediate. What one position keeps for the
  * backward pass was counted in the graph, and held against the measured peak of several shapes: within 15 %,
- * recomputed within 20 %; whole runs within 20 %. Processes of `torch` hold the weights once more each, in
+ * recomputed within 20 %; whole runs within 25 %. Processes of `torch` hold the weights once more each, in
  * their dtype; activations are reckoned as here, for one process.
  */
 export function estimateMemory(
