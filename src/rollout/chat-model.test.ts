@@ -128,6 +128,12 @@ describe('a chat model', () => {
     ['no text', says(null), 'invalid-answer', 'is empty'],
     ['a cut text', says('半', 'length'), 'invalid-answer', 'cut at its length limit'],
     ['a filtered text', says('x', 'content_filter'), 'invalid-answer', 'was filtered'],
+    [
+      'a refusal',
+      json({ choices: [{ finish_reason: 'stop', message: { content: null, refusal: '不能回答' } }] }),
+      'invalid-answer',
+      'the model refused: 不能回答',
+    ],
     ['no choice', json({ choices: [] }), 'invalid-answer', 'no choice'],
     ['broken JSON', garbage, 'invalid-answer', 'no answer that can be read'],
   ])('does not try %s again', async (_, reply, reason, text) => {

@@ -32,11 +32,13 @@ function readAnswer(answer: unknown): string {
   if (!first || typeof first !== 'object') return invalid('the answer has no choice');
   const { finish_reason: end, message } = first as {
     finish_reason?: unknown;
-    message?: { content?: unknown };
+    message?: { content?: unknown; refusal?: unknown };
   };
   const text = message?.content;
   if (end === 'length') return invalid('the answer was cut at its length limit: raise maxTokens');
   if (end === 'content_filter') return invalid('the answer was filtered');
+  if (typeof message?.refusal === 'string' && message.refusal !== '')
+    return invalid(`the model refused: ${message.refusal.slice(0, 120)}`);
   if (typeof text !== 'string' || text.trim() === '') return invalid('the answer is empty');
   return text;
 }

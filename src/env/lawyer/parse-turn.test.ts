@@ -22,6 +22,10 @@ describe('the JSON form', () => {
       ok({ kind: 'PRECEDENT', query: '入户', charges: [] }),
     );
   });
+  it('is not looked for among thousands of braces', () => {
+    // Of the square of the length this would take minutes.
+    expect(parseTurn(`${'{"a":'.repeat(200_000)}}`, 'zh', 50).kind).toBe('failed');
+  });
   it('of several objects is the last one; an action within a string or an object is none', () => {
     expect(parse('{"action":"STATUTE","query":"x","intent":""}\n{"action":"STOP"}')).toEqual(
       ok({ kind: 'STOP' }),

@@ -7,6 +7,7 @@
  */
 import { z } from 'zod';
 import type { LawyerPack } from './config.ts';
+import { objectEndingAt } from './last-object.ts';
 import type { LawyerAction } from './types.ts';
 
 export type TurnFailure =
@@ -67,17 +68,10 @@ function parseObject(text: string): ParsedTurn {
   // No regular expression: it would take minutes where a policy writes nothing but blanks.
   const body = whole.endsWith('```') ? whole.slice(0, -3).trimEnd() : whole;
   if (!body.endsWith('}')) return failed('no JSON object at its end');
-  for (let at = body.lastIndexOf('{'); at >= 0; at = at === 0 ? -1 : body.lastIndexOf('{', at - 1)) {
-    let value: unknown;
-    try {
-      value = JSON.parse(body.slice(at));
-    } catch {
-      continue;
-    }
-    const result = actionSchema.safeParse(value);
-    if (!result.success) return failed('not one of the three actions');
-    const { action, ...rest } = result.data;
-    return { kind: 'ok', action: { kind: action, ...rest } as LawyerAction };
-  }
-  return failed('no JSON object at its end');
+  const value = objectEndingAt(body, body.length);
+  if (value === undefined) return failed('no JSON object at its end');
+  const result = actionSchema.safeParse(value);
+  if (!result.success) return failed('not one of the three actions');
+  const { action, ...rest } = result.data;
+  return { kind: 'ok', action: { kind: action, ...rest } as LawyerAction };
 }
