@@ -27,7 +27,8 @@ export function readRun(config: Config, now: number): RunStatus {
   const holder = runHolder(folder.root);
   const { step = 0, ...metrics } = newestValues(folder.metrics);
   const begun = existsSync(folder.config);
-  const finished = holder === null && existsSync(folder.summary);
+  // A summary may be that of an end which `train.steps` has moved since.
+  const finished = holder === null && existsSync(folder.summary) && step >= config.train.steps;
   const adapters = existsSync(folder.adapters) ? readdirSync(folder.adapters) : [];
   return {
     folder: folder.root,
