@@ -10,7 +10,7 @@ import {
   type QuestionShape,
   splitQuestions,
 } from '../env/import/import-questions.ts';
-import { importText } from '../trainer/import-data.ts';
+import { importText } from '../env/import/import-report.ts';
 import type { Streams } from './main.ts';
 
 export interface ImportOptions {

@@ -5,7 +5,8 @@ import { dirname } from 'node:path';
 import { writeJsonLines } from '../base/jsonl.ts';
 import type { Config } from '../config/schema.ts';
 import type { Corpus } from '../env/corpus.ts';
-import { type ImportReport, importQuestions, splitQuestions } from '../env/import/import-questions.ts';
+import { importQuestions, splitQuestions } from '../env/import/import-questions.ts';
+import { type ImportReport, importText } from '../env/import/import-report.ts';
 import type { Query } from '../env/types.ts';
 
 export interface Imported {
@@ -42,13 +43,4 @@ export async function ensureQuestions(
   say(
     `${data.import!.from}: ${importText(report)}; ${train.length} in ${data.train}, ${validation.length} in ${data.validation}`,
   );
-}
-
-/** `320 read, 318 kept; 2 left out: no article is cited (a, b)`. */
-export function importText({ read, kept, leftOut }: ImportReport): string {
-  const reasons = Object.entries(leftOut).map(
-    ([reason, { count, first }]) =>
-      `${count} left out: ${reason} (${first.join(', ')}${count > first.length ? ', …' : ''})`,
-  );
-  return [`${read} read, ${kept} kept`, ...reasons].join('; ');
 }

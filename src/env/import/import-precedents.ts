@@ -7,7 +7,7 @@ import { z } from 'zod';
 import type { Corpus } from '../corpus.ts';
 import { NUMERAL } from '../lawyer/precedents/chinese-numerals.ts';
 import { articleIndex, type Citation, citationsIn } from './article-index.ts';
-import type { ImportReport } from './import-questions.ts';
+import { type ImportReport, leaveOut } from './import-report.ts';
 import { readRows, rowId } from './read-rows.ts';
 
 export const PRECEDENT_SHAPES = ['judge', 'lecardv2'] as const;
@@ -68,62 +68,55 @@ function citationOf(given: string | number): Citation {
   return first ? { law: first.law || LAW, number: first.number } : { law: LAW, number: plain };
 }
 
+/** A row of either shape. */
+interface Case extends Omit<PrecedentLine, 'articles'> {
+  citations: Citation[];
+}
+
+const caseOfJudge = (row: z.infer<typeof judge>, line: number): Case => ({
+  id: row.id ?? row.text_id ?? row.CaseId ?? `judge-${line}`,
+  court: row.court ?? null,
+  fact: row.fact || row.text,
+  judgment: row.judgment || row.fd || row.full_doc,
+  citations: [...row.articles, ...row.la].map(citationOf),
+});
+
+const caseOfLecard = (
+  { pid, id, qw, fact, reason, result, article }: z.infer<typeof lecard>,
+  line: number,
+): Case => ({
+  id: pid ?? id ?? `lecardv2-${line}`,
+  court: null,
+  fact: fact || qw,
+  judgment: qw || [fact, reason, result].join('\n'),
+  citations: typeof article === 'string' ? citationsIn(article) : article.map(citationOf),
+});
+
 /** Reads `path`, rows of the shape. Cases without facts are left out and told; so are single articles that the corpus has not. */
 export async function importPrecedents(
   path: string,
   shape: PrecedentShape,
   corpus: Pick<Corpus, 'articles'>,
 ): Promise<{ precedents: PrecedentLine[]; report: ImportReport }> {
+  const cases: Case[] = [];
+  if (shape === 'judge') await readRows(path, judge, (row, line) => void cases.push(caseOfJudge(row, line)));
+  else await readRows(path, lecard, (row, line) => void cases.push(caseOfLecard(row, line)));
   const index = articleIndex(corpus);
-  const report: ImportReport = { read: 0, kept: 0, leftOut: {} };
+  const report: ImportReport = { read: cases.length, kept: 0, leftOut: {} };
   const precedents = new Map<string, PrecedentLine>();
-  const tell = (reason: string, id: string): void => {
-    report.leftOut[reason] ??= { count: 0, first: [] };
-    const told = report.leftOut[reason];
-    told.count++;
-    if (told.first.length < 5) told.first.push(id);
-  };
-  const add = (
-    id: string,
-    court: string | null,
-    fact: string,
-    judgment: string,
-    citations: readonly Citation[],
-  ): void => {
-    report.read++;
-    const wrong =
-      fact.trim() === '' ? 'the facts are empty' : precedents.has(id) ? 'the id stands there twice' : null;
-    if (wrong !== null) {
-      tell(wrong, id);
-      return;
+  for (const { id, court, fact, judgment, citations } of cases) {
+    if (fact.trim() === '') leaveOut(report, 'the facts are empty', id);
+    else if (precedents.has(id)) leaveOut(report, 'the id stands there twice', id);
+    else {
+      const articles = new Set<string>();
+      for (const citation of citations) {
+        const found = index.find(citation);
+        if (found !== null) articles.add(found);
+        else leaveOut(report, `article ${citation.law} ${citation.number} is not in the corpus`, id);
+      }
+      precedents.set(id, { id, court: court ?? courtOf(judgment), fact, judgment, articles: [...articles] });
     }
-    const articles = new Set<string>();
-    for (const citation of citations) {
-      const found = index.find(citation);
-      if (found === null) tell(`article ${citation.law} ${citation.number} is not in the corpus`, id);
-      else articles.add(found);
-    }
-    precedents.set(id, { id, court: court ?? courtOf(judgment), fact, judgment, articles: [...articles] });
-  };
-  if (shape === 'judge')
-    await readRows(path, judge, (row, line) => {
-      const judgment = row.judgment || row.fd || row.full_doc;
-      const numbers = [...row.articles, ...row.la];
-      add(
-        row.id ?? row.text_id ?? row.CaseId ?? `judge-${line}`,
-        row.court ?? null,
-        row.fact || row.text,
-        judgment,
-        numbers.map(citationOf),
-      );
-    });
-  else
-    await readRows(path, lecard, (row, line) => {
-      const articles =
-        typeof row.article === 'string' ? citationsIn(row.article) : row.article.map(citationOf);
-      const judgment = row.qw || [row.fact, row.reason, row.result].join('\n');
-      add(row.pid ?? row.id ?? `lecardv2-${line}`, null, row.fact || row.qw, judgment, articles);
-    });
+  }
   report.kept = precedents.size;
   return { precedents: [...precedents.values()], report };
 }

@@ -12,17 +12,11 @@ import { monthsOf } from '../lawyer/precedents/sentence.ts';
 import { wordsOf } from '../queries.ts';
 import type { ExpectedAnswer, Query } from '../types.ts';
 import { articleIndex, type Citation, citationsIn } from './article-index.ts';
+import { type ImportReport, leaveOut } from './import-report.ts';
 import { readRows, rowId } from './read-rows.ts';
 
 export const QUESTION_SHAPES = ['lawbench', 'lexeval'] as const;
 export type QuestionShape = (typeof QUESTION_SHAPES)[number];
-
-export interface ImportReport {
-  read: number;
-  kept: number;
-  /** By reason: how many, and the first ids. */
-  leftOut: Record<string, { count: number; first: string[] }>;
-}
 
 const lawbench = z.looseObject({
   id: rowId,
@@ -66,21 +60,15 @@ export function mapRows(
   const report: ImportReport = { read: rows.length, kept: 0, leftOut: {} };
   const queries: Query[] = [];
   const seen = new Set<string>();
-  const leaveOut = (reason: string, row: Row): void => {
-    report.leftOut[reason] ??= { count: 0, first: [] };
-    const told = report.leftOut[reason];
-    told.count++;
-    if (told.first.length < 5) told.first.push(row.id);
-  };
   for (const row of rows) {
+    const refuse = (reason: string): void => leaveOut(report, reason, row.id);
     const answer = expectedAnswer(row.answer);
     const cited = goldCitations(row, answer).map((citation) => index.find(citation));
     const gold = [...new Set(cited.filter((one) => one !== null))];
-    if (row.query === '') leaveOut('the question is empty', row);
-    else if (seen.has(row.id)) leaveOut('the id stands there twice', row);
-    else if (cited.length === 0)
-      leaveOut('neither the answer nor what the question names cites an article', row);
-    else if (gold.length < cited.length) leaveOut('an article that it cites is not in the corpus', row);
+    if (row.query === '') refuse('the question is empty');
+    else if (seen.has(row.id)) refuse('the id stands there twice');
+    else if (cited.length === 0) refuse('neither the answer nor what the question names cites an article');
+    else if (gold.length < cited.length) refuse('an article that it cites is not in the corpus');
     else {
       seen.add(row.id);
       queries.push({ id: row.id, query: row.query, gold, answer });
