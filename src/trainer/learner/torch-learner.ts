@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { Learner, LearnerOptions } from './learner.ts';
 import type { TorchSettings } from './torch-launch.ts';
 import { startTorch, type TorchProcess } from './torch-process.ts';
-import { type Message, packBatch, packState, unpackState, unpackValues } from './wire.ts';
+import { type Message, packBatch, packState, readBody, unpackState, unpackValues } from './wire.ts';
 
 /**
  * Starts the processes, loads the model in each, and waits for that.
@@ -33,7 +33,7 @@ export async function openTorchLearner(
   { dtype, gradientCheckpointing, startDeadlineMs, callDeadlineMs }: TorchSettings,
   attention: 'auto' | 'flex' | 'dense' = 'auto',
 ): Promise<Learner> {
-  const names = [...start.adapter.tensors.keys()];
+  const shapes = new Map([...start.adapter.tensors].map(([name, { shape }]) => [name, { shape }]));
   const call = (kind: string, body: Message['body'] = {}, tensors: Message['tensors'] = new Map()) =>
     process.call({ kind, body, tensors }, kind === 'open' ? startDeadlineMs : callDeadlineMs);
   const state = packState(start);
@@ -47,26 +47,28 @@ export async function openTorchLearner(
     async rowValues(batch, weights, temperature) {
       checkRows(batch.targetId.length);
       const { body, tensors } = packBatch(batch);
-      return unpackValues(await call('rowValues', { ...body, weights, temperature }, tensors));
+      const reply = await call('rowValues', { ...body, weights, temperature }, tensors);
+      return unpackValues(reply, batch.targetId.length);
     },
     async accumulate(batch, coef, entropyCoef, temperature) {
       checkRows(batch.targetId.length);
       const { body, tensors } = packBatch(batch, { coef, entropyCoef });
-      const rows = unpackValues(await call('accumulate', { ...body, temperature }, tensors));
+      const reply = await call('accumulate', { ...body, temperature }, tensors);
+      const rows = unpackValues(reply, batch.targetId.length);
       gathered = true;
       return rows;
     },
     async update(learningRate) {
       if (!gathered) throw new Error('update without a gradient: nothing was accumulated');
       gathered = false;
-      const { gradNorm, applied } = updateSchema.parse((await call('update', { learningRate })).body);
+      const { gradNorm, applied } = readBody(updateSchema, (await call('update', { learningRate })).body);
       return { gradNorm: gradNorm ?? Number.NaN, applied };
     },
     async freezeReference() {
       await call('freezeReference');
     },
     async state() {
-      return unpackState(await call('state'), spec, names);
+      return unpackState(await call('state'), spec, shapes);
     },
     close: () => process.close(),
   };

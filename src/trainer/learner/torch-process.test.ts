@@ -87,6 +87,49 @@ describe.skipIf(process.platform === 'win32')('a start that fails', () => {
   });
 });
 
+/** A program in learner.py's place: it says hello when `greets`, and then what each request is answered with. */
+function talker(name: string, greets: boolean, answers: Buffer[]): string {
+  const framed = (bytes: Buffer): Buffer => {
+    const length = Buffer.alloc(8);
+    length.writeBigUInt64LE(BigInt(bytes.length));
+    return Buffer.concat([length, bytes]);
+  };
+  const ranks = [{ rank: 0, pid: 1, host: 'here' }];
+  const hello = { kind: 'hello', body: { ranks, device: 'cpu', torch: '2' }, tensors: new Map() };
+  const first = greets ? framed(Buffer.concat(encodeMessage(hello))) : answers.shift()!;
+  const file = join(folder, `${name}.cjs`);
+  writeFileSync(
+    file,
+    `const socket = require('net').connect(process.env.LEXPO_SOCKET).on('error', () => {});
+     const answers = ${JSON.stringify(answers.map((bytes) => bytes.toString('base64')))};
+     socket.write(Buffer.from('${first.toString('base64')}', 'base64'));
+     socket.on('data', () => answers.length && socket.write(Buffer.from(answers.shift(), 'base64')));
+     process.stdin.on('end', () => process.exit(1)).resume();`,
+  );
+  return standIn(name, `exec ${process.execPath} ${file}`);
+}
+
+describe.skipIf(process.platform === 'win32')('a line with something else at its other end', () => {
+  it('ends at once and says that the two do not fit', async () => {
+    const garbage = Buffer.from('HTTP/1.1 400 Bad Request\r\n');
+    const python = talker('garbage', false, [garbage]);
+    const started = performance.now();
+    const error = await errorOf(startTorch(settings({ python, startDeadlineMs: 30_000 })));
+    expect(error.message).toMatch(/not a message of a learner: a frame of \d+ bytes\n.*same release/);
+    expect(performance.now() - started).toBeLessThan(15_000);
+  });
+
+  it('also in the middle of the work, and every later call says the same', async () => {
+    const python = talker('later', true, [Buffer.from('Segmentation fault')]);
+    const processes = await startTorch(settings({ python }));
+    const ping = { kind: 'ping', body: {}, tensors: new Map() };
+    const error = await errorOf(processes.call(ping, 30_000));
+    expect(error.message).toMatch(/not a message of a learner/);
+    expect(await errorOf(processes.call(ping, 30_000))).toBe(error);
+    await processes.close();
+  });
+});
+
 describe.skipIf(skip)(`running processes${skip ? `: ${skip}` : ''}`, { timeout: 120_000 }, () => {
   const [pass] = randomPasses(stream(1, 'faults'));
 

@@ -14,7 +14,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { messageOf, UserError } from '../../base/errors.ts';
 import { type TorchSettings, torchFailure, torchrunArguments } from './torch-launch.ts';
-import { decodeMessage, encodeMessage, type Message } from './wire.ts';
+import { decodeMessage, encodeMessage, frameLength, type Message, readBody } from './wire.ts';
 
 export interface TorchProcess {
   /** What answered: the processes by rank, the device's name, PyTorch's version. */
@@ -177,19 +177,16 @@ async function connect(
     server.once('connection', (connection) => {
       socket = connection;
       connection.on('error', () => {});
-      readFrames(connection, (bytes) => {
-        try {
-          arrived(decodeMessage(bytes));
-        } catch (error) {
-          fail(error);
-          void kill();
-        }
-      });
+      const refuse = (error: unknown): void => {
+        fail(error);
+        void kill();
+      };
+      readFrames(connection, (bytes) => arrived(decodeMessage(bytes)), refuse);
     });
   });
   let about: z.infer<typeof helloSchema>;
   try {
-    about = helloSchema.parse((await hello).body);
+    about = readBody(helloSchema, (await hello).body);
   } catch (error) {
     await kill();
     throw error;
@@ -257,21 +254,37 @@ function keepLines(child: ChildProcess): string[] {
   return lines;
 }
 
-/** Calls `onFrame` with each frame's bytes: a little-endian u64 length, then so many bytes. */
-function readFrames(socket: Socket, onFrame: (bytes: Uint8Array) => void): void {
+/**
+ * Calls `onFrame` with each frame's bytes: a little-endian u64 length, then so many bytes. After what is no
+ * frame, or what `onFrame` throws, nothing more is read.
+ */
+function readFrames(
+  socket: Socket,
+  onFrame: (bytes: Uint8Array) => void,
+  onError: (error: unknown) => void,
+): void {
   let chunks: Buffer[] = [];
   let held = 0;
-  socket.on('data', (chunk: Buffer) => {
+  const take = (chunk: Buffer): void => {
     chunks.push(chunk);
     held += chunk.length;
     while (held >= 8) {
       if (chunks[0]!.length < 8) chunks = [Buffer.concat(chunks)];
-      const length = Number(chunks[0]!.readBigUInt64LE());
+      const length = frameLength(chunks[0]!);
       if (held < 8 + length) return;
       const all = Buffer.concat(chunks);
       chunks = [all.subarray(8 + length)];
       held -= 8 + length;
       onFrame(all.subarray(8, 8 + length));
     }
-  });
+  };
+  const onData = (chunk: Buffer): void => {
+    try {
+      take(chunk);
+    } catch (error) {
+      socket.off('data', onData);
+      onError(error);
+    }
+  };
+  socket.on('data', onData);
 }

@@ -50,11 +50,7 @@ describe('the wire form', () => {
     start.optimizer.step = 7;
     for (const reference of [null, { spec, tensors: start.adapter.tensors }]) {
       const state = { ...start, reference };
-      const back = unpackState(
-        sent({ kind: 'open', ...packState(state) }),
-        spec,
-        state.adapter.tensors.keys(),
-      );
+      const back = unpackState(sent({ kind: 'open', ...packState(state) }), spec, state.adapter.tensors);
       expect(back).toEqual(state);
       expect([...back.adapter.tensors.keys()]).toEqual([...state.adapter.tensors.keys()]);
     }
@@ -69,7 +65,7 @@ describe('the wire form', () => {
     const got = decodeMessage(bytes);
     bytes.fill(0);
     expect(got.tensors.get('logprobs')!.data).toEqual(Float32Array.of(1, 2));
-    expect(() => unpackValues(got)).toThrow(/lacks entropies/);
+    expect(() => unpackValues(got, 2)).toThrow(/lacks entropies/);
   });
 
   it('is a safetensors file: header length, JSON header, aligned data', () => {
@@ -92,6 +88,19 @@ describe('the wire form', () => {
     expect(() => decodeMessage(other)).toThrow(/version 2 .* speaks version 1\n.*same release/);
   });
 
+  it('refuses a message with other rows, other tensors or other fields than were asked for', () => {
+    const rows = { shape: [2], data: Float32Array.of(1, 2) };
+    const values = { tensors: new Map(Object.entries({ logprobs: rows, entropies: rows })) };
+    expect(unpackValues(values, 2).entropies).toBe(rows.data);
+    expect(() => unpackValues(values, 3)).toThrow(/logprobs as \[2\], not as \[3\]\n.*same release/);
+    const { spec, start } = tinyOptions();
+    const { body, tensors } = packState(start);
+    const [name, { shape }] = [...start.adapter.tensors][0]!;
+    const turned = new Map(start.adapter.tensors).set(name, { shape: shape.toReversed(), data: rows.data });
+    expect(() => unpackState({ body, tensors }, spec, turned)).toThrow(/not as \[\d+,\d+\]/);
+    expect(() => unpackState({ body: {}, tensors }, spec, start.adapter.tensors)).toThrow(UserError);
+  });
+
   it('refuses what is no message', () => {
     const tensors = new Map([['a', { shape: [2], data: Float32Array.of(1, 2) }]]);
     const bytes = Buffer.concat(encodeMessage({ kind: 'k', body: {}, tensors }));
@@ -100,7 +109,8 @@ describe('the wire form', () => {
     const changed = (from: string, to: string): Buffer =>
       Buffer.from(bytes.toString('latin1').replace(from, to), 'latin1');
     expect(() => decodeMessage(changed('"lexpo"', '"other"'))).toThrow(/not a message/);
-    expect(() => decodeMessage(changed('"F32"', '"F64"'))).toThrow();
+    expect(() => decodeMessage(changed('"F32"', '"F64"'))).toThrow(/not a message.* a\.dtype: /);
+    expect(() => decodeMessage(changed('"lexpo"', '"other"'))).toThrow(UserError);
     expect(() => decodeMessage(changed('[2]', '[3]'))).toThrow(/range of a/);
     expect(() =>
       encodeMessage({

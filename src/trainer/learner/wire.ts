@@ -12,6 +12,7 @@
  */
 import { z } from 'zod';
 import { messageOf, UserError } from '../../base/errors.ts';
+import { problemsOf } from '../../base/read-json.ts';
 import { loraScale } from '../../engine/peft.ts';
 import type { LoraSpec, RowValues, TensorMap, TreeBatch } from '../../engine/types.ts';
 import type { LearnerState } from './learner.ts';
@@ -65,15 +66,30 @@ export function encodeMessage({ kind, body, tensors }: Message): Uint8Array[] {
   return [header, ...parts];
 }
 
+const SAME_RELEASE = 'use learner and lexpo of the same release, on every machine';
+
+/** What the other side sent is not what this release understands. */
+const wrong = (what: string): UserError => new UserError(what, 'learner', SAME_RELEASE);
+
+/** Frames above this are no messages: 256 GiB, more than any state or batch. */
+const MAX_FRAME = 2 ** 38;
+
+/** The length that a frame says it has. UserError for one that no message has: then it is no frame at all. */
+export function frameLength(prefix: Buffer): number {
+  const length = Number(prefix.readBigUInt64LE());
+  if (length <= MAX_FRAME) return length;
+  throw wrong(`not a message of a learner: a frame of ${length} bytes`);
+}
+
 /**
  * The message in `bytes`; its tensors are copies.
  *
- * @throws UserError for another version of the wire form. Error for bytes that are no message.
+ * @throws UserError for another version of the wire form, and for bytes that are no message.
  */
 export function decodeMessage(bytes: Uint8Array): Message {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const fail = (what: string): never => {
-    throw new Error(`not a message of a learner: ${what}`);
+    throw wrong(`not a message of a learner: ${what}`);
   };
   if (bytes.length < 8) fail(`only ${bytes.length} bytes`);
   const start = 8 + Number(view.getBigUint64(0, true));
@@ -83,11 +99,7 @@ export function decodeMessage(bytes: Uint8Array): Message {
   const { __metadata__: metadata, ...entries } = header;
   const { version, kind, ...body } = parsed(bodySchema, metadata.lexpo, fail);
   if (version !== WIRE_VERSION)
-    throw new UserError(
-      `version ${version} of the learner's wire form; this lexpo speaks version ${WIRE_VERSION}`,
-      'learner',
-      'use learner and lexpo of the same release, on every machine',
-    );
+    throw wrong(`version ${version} of the learner's wire form; this lexpo speaks version ${WIRE_VERSION}`);
   const tensors = new Map<string, WireTensor>();
   for (const [name, value] of Object.entries(entries)) {
     const { dtype, shape, data_offsets } = entrySchema.parse(value);
@@ -102,11 +114,14 @@ export function decodeMessage(bytes: Uint8Array): Message {
 }
 
 function parsed<T>(schema: z.ZodType<T>, text: string, fail: (what: string) => never): T {
+  let json: unknown;
   try {
-    return schema.parse(JSON.parse(text));
+    json = JSON.parse(text);
   } catch (error) {
     return fail(messageOf(error));
   }
+  const result = schema.safeParse(json);
+  return result.success ? result.data : fail(problemsOf(result.error));
 }
 
 /** Body and tensors of a batch; with coefficients `[rows]` those of its gradient too. */
@@ -135,17 +150,20 @@ function dataOf<T extends Float32Array | Int32Array>(
   tensors: ReadonlyMap<string, WireTensor>,
   name: string,
   type: new (length: number) => T,
+  expected: readonly number[],
 ): T {
-  const data = tensors.get(name)?.data;
-  if (!(data instanceof type)) throw new Error(`a message of a learner lacks ${name} as ${type.name}`);
+  const { shape, data } = tensors.get(name) ?? {};
+  if (!(data instanceof type)) throw wrong(`a message of a learner lacks ${name} as ${type.name}`);
+  if (shape!.join() !== expected.join())
+    throw wrong(`a message of a learner has ${name} as [${shape}], not as [${expected}]`);
   return data;
 }
 
-/** The row values of a message. */
-export function unpackValues({ tensors }: Pick<Message, 'tensors'>): RowValues {
+/** The values of so many rows in a message. UserError where it has others. */
+export function unpackValues({ tensors }: Pick<Message, 'tensors'>, rows: number): RowValues {
   return {
-    logprobs: dataOf(tensors, 'logprobs', Float32Array),
-    entropies: dataOf(tensors, 'entropies', Float32Array),
+    logprobs: dataOf(tensors, 'logprobs', Float32Array, [rows]),
+    entropies: dataOf(tensors, 'entropies', Float32Array, [rows]),
   };
 }
 
@@ -165,22 +183,32 @@ export function packState({
   return { body: { step: optimizer.step, shapes, scale: loraScale(adapter.spec) }, tensors };
 }
 
+/** A message's own fields. UserError where they are others. */
+export function readBody<T>(schema: z.ZodType<T>, body: Message['body']): T {
+  const result = schema.safeParse(body);
+  if (!result.success) throw wrong(`not a message of a learner: ${problemsOf(result.error)}`);
+  return result.data;
+}
+
 const stateBody = z.looseObject({ step: size });
 
-/** The learner's state in a message, for the adapter whose spec and tensor names are given, in their order. */
+/**
+ * The learner's state in a message, for an adapter of this spec with tensors like `like`, in their order.
+ * UserError where it has others.
+ */
 export function unpackState(
   { body, tensors }: Pick<Message, 'body' | 'tensors'>,
   spec: LoraSpec,
-  names: Iterable<string>,
+  like: ReadonlyMap<string, { shape: readonly number[] }>,
 ): LearnerState {
-  const { step } = stateBody.parse(body);
-  const order = [...names];
+  const { step } = readBody(stateBody, body);
+  const order = [...like.keys()];
   const part = (prefix: string): TensorMap =>
     new Map(
-      order.map((name) => {
-        const data = dataOf(tensors, `${prefix}.${name}`, Float32Array);
-        return [name, { shape: [...tensors.get(`${prefix}.${name}`)!.shape], data }];
-      }),
+      [...like].map(([name, { shape }]) => [
+        name,
+        { shape: [...shape], data: dataOf(tensors, `${prefix}.${name}`, Float32Array, shape) },
+      ]),
     );
   const flat = (prefix: string): Map<string, Float32Array> =>
     new Map([...part(prefix)].map(([name, { data }]) => [name, data]));
