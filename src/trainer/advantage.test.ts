@@ -58,6 +58,20 @@ describe('groupAdvantages', () => {
     ]);
   });
 
+  it('leave-one-out stretches the distance from the mean, not the standard deviation that divides it', () => {
+    const [a] = one(members(1, 2, 3), { leaveOneOut: true });
+    expect(a).toBeCloseTo(-1.5 / Math.sqrt(2 / 3), 10);
+  });
+
+  it('a spread of exactly the tolerance is none, with a tolerance of 0 too', () => {
+    for (const tolerance of [0, 0.5])
+      expect(groupAdvantages([members(1, 1 + tolerance)], { ...plain, tolerance })).toEqual([
+        { kind: 'dropped', reason: 'no variance' },
+      ]);
+    const group = [...members(1, 1), { rest: 0, validity: -5 }];
+    for (const a of one(group, { validity: 'separate', tolerance: 0 })) expect(a).not.toBeNaN();
+  });
+
   it('does not amplify a near tie beyond the floor', () => {
     const a = one(members(0, 0, 0, 0, 0, 0, 0, 1e-3), { stdFloor: 0.05 });
     expect(Math.max(...a.map(Math.abs))).toBeLessThan(0.02);
@@ -89,6 +103,10 @@ describe('groupAdvantages', () => {
   });
 
   it('refuses a reward that is not finite', () => {
-    expect(() => groupAdvantages([members(Number.NaN, 1)], plain)).toThrow(/not finite/);
+    for (const bad of [Number.NaN, Number.POSITIVE_INFINITY]) {
+      expect(() => groupAdvantages([members(bad, 1)], plain)).toThrow(/not finite/);
+      const validity = { rest: 0, validity: bad };
+      expect(() => groupAdvantages([[validity, ...members(1)]], plain)).toThrow(/not finite/);
+    }
   });
 });

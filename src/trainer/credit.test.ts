@@ -88,4 +88,22 @@ describe('assignCredit', () => {
     expect(byRound(b)[1]).toBeCloseTo(0.1, 10);
     expect(byRound(c)[0]).toBeCloseTo(0.2 - 1.7 / 3, 10);
   });
+
+  it('an invalid end is within the total, and is counted once', () => {
+    const invalid = trajectory(-4, [0], 'q', -5);
+    const { calls } = assignCredit([[trajectory(2, [0]), invalid]], config);
+    expect(calls.map((c) => c.advantage)).toEqual([3, -3]);
+    // Apart: the only valid member has nobody to be compared with, and the penalty alone is left.
+    const apart = assignCredit([[trajectory(2, [0]), invalid]], { ...config, validity: 'separate' });
+    expect(apart.calls.map((c) => c.advantage)).toEqual([2.5, -2.5]);
+  });
+
+  it('return-to-go: the returns hold the penalty of an invalid end, and it is counted once', () => {
+    const roundReturns = (t: Trajectory) => [t.ledger.total];
+    const { calls } = assignCredit([[trajectory(2, [0]), trajectory(-4, [0], 'q', -5)]], {
+      ...config,
+      roundReturns,
+    });
+    expect(calls.map((c) => c.advantage)).toEqual([3, -3]);
+  });
 });

@@ -175,6 +175,83 @@ describe('lossCoefficients', () => {
     expect(() => lossCoefficients({ ...input, sampler: bad }, base)).toThrow(/sampler of token 2/);
   });
 
+  it('a ratio stops at exp(±20): one of exp(30) counts as exp(20), one of exp(−800) is not masked', () => {
+    const far = (current: number, old: number, sampler: number) => ({
+      offsets: Int32Array.from([0, 1]),
+      advantages: Float32Array.of(-1),
+      current: Float32Array.of(current),
+      old: Float32Array.of(old),
+      sampler: Float32Array.of(sampler),
+      reference: null,
+      entropies: Float32Array.of(0),
+    });
+    for (const kind of ['grpo', 'gspo'] as const) {
+      const { coef, stats } = lossCoefficients(far(-1, -31, -31), { ...base, kind });
+      expect(coef[0]! / Math.exp(20)).toBeCloseTo(1, 6);
+      expect(stats.ratioMean / Math.exp(20)).toBeCloseTo(1, 6);
+    }
+    for (const level of ['token', 'sequence'] as const)
+      for (const mode of ['truncate', 'mask'] as const) {
+        const { old, sampler, offsets } = far(-1, -801, -1);
+        const [weight] = importanceWeights(old, sampler, offsets, { level, mode, cap: 3 });
+        expect(weight! / Math.exp(-20)).toBeCloseTo(1, 6);
+      }
+  });
+
+  it('the cap itself is within it', () => {
+    const same = Float32Array.of(-1);
+    const weigh = (mode: 'mask' | 'truncate', level: 'token' | 'sequence') =>
+      importanceWeights(same, same, Int32Array.from([0, 1]), { level, mode, cap: 1 })[0];
+    for (const level of ['token', 'sequence'] as const)
+      expect([weigh('mask', level), weigh('truncate', level)]).toEqual([1, 1]);
+  });
+
+  for (const [aggregation, weights] of [
+    ['token', [1 / 4, 1 / 4]],
+    ['sequence', [1 / 6, 1 / 2]],
+    ['constant', [1 / 16, 1 / 16]],
+  ] as const)
+    it(`${aggregation}: what is masked counts neither as a token nor, wholly, as a sample`, () => {
+      // Kept are three tokens of the first sample and one of the third; the second is masked whole.
+      const input = randomInput(9, [4, 2, 1]);
+      input.current = input.old;
+      input.sampler = input.old.map((x, t) => (t === 1 || t === 4 || t === 5 ? x - 5 : x));
+      const importance = { level: 'token', mode: 'mask', cap: 3 } as const;
+      const { coef, stats } = lossCoefficients(input, {
+        ...base,
+        aggregation,
+        constantLength: 8,
+        importance,
+      });
+      const [first, third] = weights;
+      for (const [t, weight] of [first, 0, first, first, 0, 0, third].entries())
+        expect(coef[t]).toBeCloseTo(-weight * input.advantages[t]!, 6);
+      expect(stats.tokens).toBe(4);
+    });
+
+  it('vectors that are longer than the samples are an error; an advantage may be as low as it likes', () => {
+    const input = randomInput(10, [2]);
+    const longer = Float32Array.of(...input.current, -1);
+    expect(() => lossCoefficients({ ...input, current: longer }, base)).toThrow(
+      /current has 3 values for 2 sampled tokens/,
+    );
+    const advantages = Float32Array.of(-10_000, 1);
+    expect(lossCoefficients({ ...input, advantages }, base).coef[0]).toBeGreaterThan(0);
+  });
+
+  it('the told KL is k3 of the learner over its reference, whichever one is trained on', () => {
+    const input = randomInput(11, [3, 2]);
+    let expected = 0;
+    for (let t = 0; t < 5; t++) {
+      const d = input.current[t]! - input.reference![t]!;
+      expected += (Math.exp(-d) - 1 + d) / 5;
+    }
+    for (const estimator of ['k1', 'k2', 'k3'] as const) {
+      const { stats } = lossCoefficients(input, { ...base, kl: { coef: 0.1, estimator } });
+      expect(stats.kl).toBeCloseTo(expected, 6);
+    }
+  });
+
   it('without KL there is no kl key at all', () => {
     expect('kl' in lossCoefficients({ ...randomInput(7, [2]), reference: null }, base).stats).toBe(false);
   });
@@ -182,6 +259,12 @@ describe('lossCoefficients', () => {
   it('entropy bonus: the factor of the entropy gradient is −e · w', () => {
     const { entropyCoef } = lossCoefficients(randomInput(8, [4]), { ...base, entropy: 0.01 });
     expect(entropyCoef[0]).toBeCloseTo(-0.0025, 8);
+  });
+
+  it('entropy bonus: the loss falls by e times the mean entropy', () => {
+    const input = randomInput(12, [3, 1]);
+    const by = lossCoefficients(input, base).loss - lossCoefficients(input, { ...base, entropy: 0.01 }).loss;
+    expect(by).toBeCloseTo(0.01 * input.entropies.reduce((a, b) => a + b / 4, 0), 8);
   });
 });
 

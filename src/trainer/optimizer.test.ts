@@ -28,8 +28,10 @@ describe('adamwStep', () => {
     expect(globalNorm(g)).toBe(5);
     const w: TensorMap = new Map([...g].map(([n, t]) => [n, { shape: t.shape, data: new Float32Array(1) }]));
     const state = createOptimizerState(w);
-    expect(adamwStep(w, g, state, 0.1, { ...config, clipNorm: 1 }).gradNorm).toBe(5);
-    expect(state.first.get('a')![0]).toBeCloseTo(0.1 * 0.6, 6);
+    expect(adamwStep(w, g, state, 0.1, { ...config, clipNorm: 2 }).gradNorm).toBe(5);
+    expect(state.first.get('a')![0]).toBeCloseTo(0.1 * 1.2, 6);
+    expect(state.second.get('a')![0]).toBeCloseTo(0.05 * 1.2 ** 2, 6);
+    expect(state.second.get('b')![0]).toBeCloseTo(0.05 * 1.6 ** 2, 6);
   });
 
   it('a gradient that is not finite changes nothing, the moments and the count included', () => {
@@ -48,8 +50,10 @@ describe('learningRateAt', () => {
       learningRateAt(step, 10, { learningRate: 1, warmupSteps: 4, schedule });
     expect([0, 1, 2, 3].map((s) => rate(s, 'constant'))).toEqual([0.25, 0.5, 0.75, 1]);
     expect(rate(9, 'constant')).toBe(1);
-    expect(rate(7, 'linear')).toBe(0.5);
+    expect([4, 7, 10, 11].map((s) => rate(s, 'linear'))).toEqual([1, 0.5, 0, 0]);
+    expect(rate(9, 'linear')).toBeCloseTo(1 / 6, 10);
     expect(rate(7, 'cosine')).toBeCloseTo(0.5, 10);
+    expect(rate(9, 'cosine')).toBeCloseTo(0.5 - 0.5 * Math.cos(Math.PI / 6), 10);
     expect(rate(4, 'cosine')).toBe(1);
   });
 });

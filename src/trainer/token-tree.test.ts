@@ -109,6 +109,7 @@ describe('packSamples', () => {
     const limits = { maxTreeTokens: 3, tokensPerPass: 32 };
     expect(packSamples([{ promptIds: [1, 2, 3, 4], outputIds: [] }], limits).passes).toEqual([]);
     expect(() => packSamples([{ promptIds: [1, 2, 3], outputIds: [4, 5] }], limits)).toThrow(/maxTreeTokens/);
+    expect(packSamples([{ promptIds: [1, 2, 3], outputIds: [4] }], limits).tokensAfter).toBe(3);
     expect(() => packSamples([{ promptIds: [], outputIds: [4] }], limits)).toThrow(/empty prompt/);
   });
 
