@@ -110,6 +110,25 @@ describe('writeFolderAtomic', () => {
     expect(readdirSync(join(folder, 'p'))).toEqual(['checkpoint']);
   });
 
+  test('several that replace one folder at once: each succeeds, one is there whole, nothing is left', async () => {
+    const path = join(folder, 'same');
+    for (let round = 0; round < 20; round++) {
+      const writers = Array.from({ length: 4 }, (_, writer) =>
+        writeFolderAtomic(
+          path,
+          async (temporary) => {
+            for (const name of ['a', 'b']) writeFileSync(join(temporary, name), String(writer));
+          },
+          { replace: true },
+        ),
+      );
+      await Promise.all(writers);
+      const [a, b] = ['a', 'b'].map((name) => readFileSync(join(path, name), 'utf8'));
+      expect(a).toBe(b);
+      expect(readdirSync(folder)).toEqual(['same']);
+    }
+  });
+
   test('an existing one is refused, or replaced when asked', async () => {
     const path = join(folder, 'c');
     await writeFolderAtomic(path, fill('1'));

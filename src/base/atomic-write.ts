@@ -73,10 +73,10 @@ export async function writeFolderAtomic(
     temporary = (await claim(path, (name) => mkdir(name))).name;
     await fill(temporary);
     await syncTree(temporary);
-    const old = options.replace ? await moveAside(path) : undefined;
-    await rename(temporary, path);
+    const old = options.replace ? await takePlace(temporary, path) : [];
+    if (!options.replace) await rename(temporary, path);
     await sync(parent);
-    if (old) await rm(old, { recursive: true, force: true });
+    for (const folder of old) await rm(folder, { recursive: true, force: true });
   } catch (error) {
     if (temporary) await rm(temporary, { recursive: true, force: true });
     throw writeError(temporary ? renamed(error, temporary, path) : error, path);
@@ -164,6 +164,28 @@ async function syncTree(folder: string): Promise<void> {
     else if (entry.isFile()) await sync(path);
   }
   await sync(folder);
+}
+
+/**
+ * Renames `temporary` to `path` and gives back the temporary names of what was there: more than one where
+ * others put theirs there in the meantime. On an error what was there last is there again.
+ */
+async function takePlace(temporary: string, path: string): Promise<string[]> {
+  const aside: string[] = [];
+  for (;;) {
+    const old = await moveAside(path);
+    if (old) aside.push(old);
+    try {
+      await rename(temporary, path);
+      return aside;
+    } catch (error) {
+      if (['ENOTEMPTY', 'EEXIST'].includes((error as NodeJS.ErrnoException).code ?? '')) continue;
+      const last = aside.pop();
+      if (last) await rename(last, path);
+      for (const folder of aside) await rm(folder, { recursive: true, force: true });
+      throw error;
+    }
+  }
 }
 
 /** Renames an existing folder to a temporary name and gives that name back; undefined where there is none. */
