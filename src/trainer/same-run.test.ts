@@ -37,6 +37,12 @@ test('a resumed run may have more steps, keep other checkpoints, lie elsewhere, 
   await checkSameRun(folder, configOf({ run: { name: 'demo', dir: 'x' }, train: { steps: 9, keep: 4 } }));
   // Less memory: the same step in more passes.
   await checkSameRun(folder, configOf({ learner: { tokensPerPass: 2048, memory: { recompute: true } } }));
+  const torch = (change: object) => configOf({ learner: { kind: 'torch', processes: 4, ...change } });
+  await writeConfig(folder, torch({}));
+  const nodes = { count: 2, address: 'a' };
+  await checkSameRun(folder, torch({ processes: 2, nodes, gradientCheckpointing: true }));
+  await expect(checkSameRun(folder, torch({ dtype: 'bfloat16' }))).rejects.toThrow(/learner.dtype/);
+  await writeConfig(folder, configOf());
   const failure = checkSameRun(folder, configOf({ rollout: { groupSize: 4 }, sft: {} }));
   await expect(failure).rejects.toThrow(
     /demo: was started with another configuration\n {2}rollout.groupSize: 8, now 4\n/,

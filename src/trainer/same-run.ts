@@ -6,9 +6,9 @@ import type { RunFolder } from './run-folder.ts';
 
 /**
  * Keys and whole sections that a resumed run may change: other checkpoints kept, the run folder moved, another
- * Python and its deadlines, who rolls out, when a run is retrained, what operators see, from where on sampler and learner are too far
- * apart, and how a step is cut into passes, which changes gradients by rounding alone: a run that memory ended can
- * go on with less.
+ * Python and its deadlines, who rolls out, when a run is retrained, what operators see, from where on sampler
+ * and learner are too far apart, and how a step is cut into passes and dealt out to processes, which changes
+ * gradients by rounding alone: a run that memory, or the loss of a machine, ended can go on with less.
  */
 const FREE = [
   'train.keep',
@@ -19,6 +19,9 @@ const FREE = [
   'learner.tokensPerPass',
   'learner.memory.recompute',
   'learner.memory.rowChunks',
+  'learner.gradientCheckpointing',
+  'learner.processes',
+  'learner.nodes',
   'loss.importance.alarm',
   'pool',
   'retrain',

@@ -558,8 +558,8 @@ def main():
             fail(
                 f"rank {ranks.rank} ran out of GPU memory ({str(error).splitlines()[0]})",
                 "learner",
-                "lower learner.tokensPerPass or learner.maxTreeTokens, set learner.gradientCheckpointing: true, "
-                "or learner.dtype: bfloat16",
+                "lower learner.tokensPerPass or set learner.gradientCheckpointing: true and go on with --resume, "
+                "or start anew with less learner.maxTreeTokens or learner.dtype: bfloat16",
             )
         if link:
             link.write("reply", *reply)
