@@ -6,6 +6,7 @@
  * A made-up question is one to three neighbouring clauses of an article in lay words, with a piece missing
  * and a question's ending: what is missing must be remembered, which is the task of a rewriter.
  */
+import { firstCharacters } from '../base/characters.ts';
 import { type Random, stream } from '../base/random.ts';
 import type { Role, Round } from '../env/episode.ts';
 import { lawOf, lawShortName } from '../env/law-name.ts';
@@ -209,7 +210,7 @@ function roundOf(found: readonly Article[], { evidenceChars }: LawyerConfig): Ro
       id,
       rank,
       title,
-      text: [...text].slice(0, evidenceChars).join(''),
+      text: firstCharacters(text, evidenceChars),
       articles: [id],
     })),
   };

@@ -7,6 +7,7 @@
  *   turns or tokens spent                    kind cap; the judge answers from what there is
  *   STOP with nothing found (by config), a turn that cannot be read (by config, or the second one)   kind invalid, no answer
  */
+import { firstCharacters, lettersAndDigits } from '../../base/characters.ts';
 import type { AgentCall, Episode, Round, Termination } from '../episode.ts';
 import { rankPool } from '../retrieval/rank-pool.ts';
 import type { Hit, Policy, Query } from '../types.ts';
@@ -139,11 +140,7 @@ function readTurn({ finishReason, text }: AgentCall, { prompts, maxQueryChars }:
 }
 
 /** Two searches are the same when kind and query are, whatever the spacing, punctuation and intent. */
-const keyOf = ({ kind, query }: Search): string =>
-  `${kind} ${query
-    .normalize('NFKC')
-    .toLowerCase()
-    .replace(/[^\p{L}\p{N}]+/gu, '')}`;
+const keyOf = ({ kind, query }: Search): string => `${kind} ${lettersAndDigits(query)}`;
 
 async function searched(
   action: Search,
@@ -215,12 +212,10 @@ async function search(action: Search, query: Query, tools: LawyerTools): Promise
   return tools.precedents.search({ original, query: action.query, charges, exclude: query.exclude ?? [] });
 }
 
-const shorten = (evidence: Evidence, most: number): Evidence => {
-  const characters = [...evidence.text];
-  return characters.length <= most
-    ? evidence
-    : { ...evidence, text: `${characters.slice(0, most).join('')}…` };
-};
+function shorten(evidence: Evidence, most: number): Evidence {
+  const text = firstCharacters(evidence.text, most);
+  return text === evidence.text ? evidence : { ...evidence, text: `${text}…` };
+}
 
 /** Articles in order: those that statute searches found, fused by rank; then those that precedents apply, the commonest first. */
 function pooled(rounds: readonly Round[]): string[] {

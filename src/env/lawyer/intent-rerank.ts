@@ -3,6 +3,7 @@
  * rerank conditioned on the intent). Any chat model, or words that articles of such a kind use.
  */
 import { z } from 'zod';
+import { firstCharacters } from '../../base/characters.ts';
 import { messageOf } from '../../base/errors.ts';
 import type { Article, Message } from '../types.ts';
 import { type Assistant, askFor, QUOTED_NOTE, quoted } from './ask.ts';
@@ -100,7 +101,7 @@ function promptOf(
 ): Message[] {
   const lines = candidates.map(
     ({ article }, i) =>
-      `${i + 1}. ${quoted(article.title)}：${quoted([...article.text].slice(0, READ_CHARS).join(''))}`,
+      `${i + 1}. ${quoted(article.title)}：${quoted(firstCharacters(article.text, READ_CHARS))}`,
   );
   return [
     {

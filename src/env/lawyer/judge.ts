@@ -3,6 +3,7 @@
  * model, or a stand-in that counts votes. Both see question and evidence, never the gold.
  */
 import { z } from 'zod';
+import { characterPairs } from '../../base/characters.ts';
 import { messageOf } from '../../base/errors.ts';
 import type { Message, Query } from '../types.ts';
 import { type Assistant, askFor, QUOTED_NOTE, quoted } from './ask.ts';
@@ -191,10 +192,7 @@ function likeliestChoice(query: string, evidence: readonly Evidence[]): string[]
   return best === null ? [] : [best.letter];
 }
 
-function pairsOf(text: string): string[] {
-  const characters = [...text.replace(/[^\p{L}\p{N}]+/gu, '')];
-  return characters.slice(1).map((character, i) => characters[i]! + character);
-}
+const pairsOf = (text: string): string[] => characterPairs(text.replace(/[^\p{L}\p{N}]+/gu, ''));
 
 /** Median of the terms that the precedents' texts name first, in months: 有期徒刑18个月, 拘役五个月, 3年6个月. */
 function medianMonths(precedents: readonly Evidence[]): number | null {

@@ -4,6 +4,7 @@
  * then, and stops once everything is found. Some choices are drawn, so that a policy learns which searches may be
  * made rather than one fixed sequence.
  */
+import { characterPairs, firstCharacters } from '../../base/characters.ts';
 import { type Random, stream } from '../../base/random.ts';
 import { type DemonstratedEpisode, recordedPolicy } from '../demonstration.ts';
 import { DEFAULT_TARGETS, rewriteTarget, type TargetSource } from '../malr/demonstration-targets.ts';
@@ -108,14 +109,14 @@ export function statuteQuery(
   if (charge === null) return rewriteTarget(role, gold, question, source, random);
   const terms = rewriteTarget('rewrite_supplement', gold, question, source, random).split(' ');
   const [first = '', ...more] = terms.filter((term) => !charge.includes(term)).slice(0, TERMS_BESIDE_CHARGE);
-  return [...[charge, first, ...more].join(' ')].slice(0, DEFAULT_TARGETS.maxChars).join('').trim();
+  return firstCharacters([charge, first, ...more].join(' '), DEFAULT_TARGETS.maxChars).trim();
 }
 
 /** The charge that shares most of its pairs of characters with a text, the first of equals; null for none. */
 function nearestCharge(charges: readonly string[], text: string): string | null {
   let best: { charge: string; share: number } | null = null;
   for (const charge of charges) {
-    const pairs = [...charge].slice(1).map((character, i) => [...charge][i]! + character);
+    const pairs = characterPairs(charge);
     const share = pairs.filter((pair) => text.includes(pair)).length / Math.max(1, pairs.length);
     if (best === null || share > best.share) best = { charge, share };
   }
@@ -126,7 +127,7 @@ function nearestCharge(charges: readonly string[], text: string): string | null 
 function precedentSearch(question: string): LawyerAction {
   const charges = chargesNamed(question);
   const words = charges.length > 0 ? charges.join(' ') : question.replace(/\s+/gu, ' ').trim();
-  return { kind: 'PRECEDENT', query: [...words].slice(0, PRECEDENT_CHARS).join(''), charges };
+  return { kind: 'PRECEDENT', query: firstCharacters(words, PRECEDENT_CHARS), charges };
 }
 
 /** An action as the pack writes it. */

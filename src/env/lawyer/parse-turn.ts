@@ -6,6 +6,7 @@
  * The compact pack has one line: `法：<intent>：<query>`, `案：<query>`, `止`.
  */
 import { z } from 'zod';
+import { firstCharacters } from '../../base/characters.ts';
 import type { LawyerPack } from './config.ts';
 import { objectEndingAt } from './last-object.ts';
 import type { LawyerAction } from './types.ts';
@@ -46,9 +47,9 @@ export function parseTurn(text: string, pack: LawyerPack, maxQueryChars: number)
 
 const failed = (reason: TurnFailure): ParsedTurn => ({ kind: 'failed', reason });
 
-/** White space of any kind as one blank; never cut within a character outside the basic plane. */
+/** White space of any kind as one blank. */
 const cut = (text: string, most: number): string =>
-  [...text.replace(/\s+/gu, ' ').trim()].slice(0, most).join('').trimEnd();
+  firstCharacters(text.replace(/\s+/gu, ' ').trim(), most).trimEnd();
 
 function parseLine(text: string): ParsedTurn {
   const line = text.trim();

@@ -1,3 +1,4 @@
+import { firstCharacters } from '../../base/characters.ts';
 import type { RewriterRole } from './agents.ts';
 
 export type QueriesFailure =
@@ -47,8 +48,4 @@ function failed(reason: QueriesFailure): ParsedQueries {
   return { kind: 'failed', reason };
 }
 
-/** Cut by code points, never within a character outside the basic plane. */
-function cap(text: string, maxChars: number): string {
-  if (text.length <= maxChars) return text;
-  return [...text].slice(0, maxChars).join('').trimEnd();
-}
+const cap = (text: string, maxChars: number): string => firstCharacters(text, maxChars).trimEnd();

@@ -1,5 +1,6 @@
 /** A case in a few lines: facts, court level, outcome, sentence. By a model, or by extracts, which say so. */
 import { z } from 'zod';
+import { firstCharacters } from '../../../base/characters.ts';
 import { messageOf } from '../../../base/errors.ts';
 import { type Assistant, askFor, QUOTED_NOTE, quoted } from '../ask.ts';
 import { lastObject } from '../last-object.ts';
@@ -36,8 +37,6 @@ export function outcomeText({ level, sentence }: Pick<Precedent, 'level' | 'sent
   return `${court}${KINDS[kind]}${term}${probationMonths === null ? '' : `，缓刑${probationMonths}个月`}`;
 }
 
-const cut = (text: string, most: number): string => [...text].slice(0, Math.max(0, most)).join('');
-
 /** What the court found, as the facts begin to say it: the outcome, and as much of the facts as there is room for. */
 export const extractiveCondenser: Condenser = {
   name: 'extracts (stand-in)',
@@ -45,7 +44,7 @@ export const extractiveCondenser: Condenser = {
     const found = /经审理查明[：:，,]?/u.exec(precedent.fact);
     const facts = precedent.fact.slice(found ? found.index + found[0].length : 0).replace(/\s+/gu, ' ');
     const outcome = outcomeText(precedent);
-    return cut(`${outcome}。${facts}`, chars);
+    return firstCharacters(`${outcome}。${facts}`, chars);
   },
 };
 
@@ -74,12 +73,12 @@ export function modelCondenser(model: Assistant): Condenser {
           { role: 'system', content: SYSTEM },
           {
             role: 'user',
-            content: `${quoted(cut(fact, READ_CHARS))}\n\n${quoted(judgment.slice(-READ_CHARS))}`,
+            content: `${quoted(firstCharacters(fact, READ_CHARS))}\n\n${quoted(judgment.slice(-READ_CHARS))}`,
           },
         ],
         (text) => {
           const { court, outcome, sentence, facts } = readCondensed(text, name);
-          return cut(`${court}，${outcome}，${sentence}。${facts}`, chars);
+          return firstCharacters(`${court}，${outcome}，${sentence}。${facts}`, chars);
         },
       ),
   };
