@@ -147,7 +147,7 @@ describe('train', () => {
       '--dry-run',
     );
     expect(wrong.code).toBe(1);
-    expect(wrong.err).toContain('3 mistakes');
+    expect(wrong.err).toContain('2 mistakes');
     const missing = await lexpo('train', config, '--set', 'data.train=none.jsonl', '--dry-run');
     expect(missing).toMatchObject({ code: 1, out: '' });
     expect(missing.err).toContain('none.jsonl');

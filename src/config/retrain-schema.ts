@@ -1,12 +1,12 @@
 /** The section `retrain`: what a retraining job reads, what a challenger must show, and where champions live. */
 import { z } from 'zod';
 import { servers } from './endpoint-schema.ts';
-import { atLeastZero, count, filled, share } from './fields.ts';
+import { atLeastZero, count, filled, heldOutMetric, share } from './fields.ts';
 import { redis } from './pool-schema.ts';
 
 const promote = z.strictObject({
-  /** Held-out figure at `eval.k` on which champion and challenger meet, question by question. */
-  metric: z.enum(['recall', 'mrr', 'ndcg']).default('recall'),
+  /** Held-out figure (a ranking's at `eval.k`) on which champion and challenger meet, question by question. */
+  metric: heldOutMetric,
   /**
    * `interval-above`: the lower end of the paired interval of (challenger − champion) is above `minGain`;
    * `mean-above`: the mean is, which noise alone manages every other night.

@@ -55,6 +55,13 @@ describe('rules across fields', () => {
       'rollout.maxTokens.rewriter',
       /below learner.maxTreeTokens/,
     ],
+    ['eval.metric', ['eval.metric=answerAccuracy'], 'eval.metric', /only the Lawyer/],
+    [
+      'promote.metric',
+      ['retrain={inbox: i, registry: r, promote: {metric: evidenceRecall}}'],
+      'retrain.promote.metric',
+      /only the Lawyer/,
+    ],
     ['anchor', ['retrieval.anchor={original: 0, rewrite: 0}'], 'retrieval.anchor', /must not both be 0/],
     [
       'gspo',

@@ -44,6 +44,12 @@ export function brokenRules(config: unknown): RuleBreak[] {
     'reward.kind',
     `must be ${kind}, as env.kind is`,
   );
+  for (const path of ['eval.metric', 'retrain.promote.metric'])
+    rule(
+      kind === 'malr' && ['answerAccuracy', 'evidenceRecall'].includes(text(path) ?? ''),
+      path,
+      'must be recall, mrr or ndcg: only the Lawyer (env.kind lawyer) answers',
+    );
   const callers = kind === 'lawyer' ? ['lawyer'] : kind === 'malr' ? ['planner', 'rewriter'] : [];
   for (const path of callers.map((caller) => `rollout.maxTokens.${caller}`)) {
     const limit = number('learner.maxTreeTokens');

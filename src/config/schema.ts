@@ -10,7 +10,7 @@ import { QUESTION_SHAPES } from '../env/import/import-questions.ts';
 import { assistants, embeddings } from './assistants-schema.ts';
 import { endpoint } from './endpoint-schema.ts';
 import { env, reward } from './environment-schema.ts';
-import { atLeastZero, beta, count, filled, positive, share } from './fields.ts';
+import { atLeastZero, beta, count, filled, heldOutMetric, positive, share } from './fields.ts';
 import { learner } from './learner-schema.ts';
 import { log, monitor } from './observe-schema.ts';
 import { pool } from './pool-schema.ts';
@@ -221,8 +221,8 @@ const train = z.strictObject({
 
 const evaluation = z.strictObject({
   k: count.default(10),
-  /** The best checkpoint is the one with the highest held-out value of this. */
-  metric: z.enum(['recall', 'mrr', 'ndcg']).default('recall'),
+  /** The best checkpoint is the one with the highest held-out value of this; the two of answers are the Lawyer's. */
+  metric: heldOutMetric,
   /** The adapter that the run leaves as its result, and that `after` describes. */
   choose: z.enum(['best', 'last']).default('best'),
   /** Held-out questions used for the evaluations within a run; the first and last use all. */

@@ -124,15 +124,17 @@ export function checkAdapterFits(adapter: Adapter, config: DecoderConfig, where?
 export async function writeAdapter(
   folder: string,
   adapter: Adapter,
-  options: { baseModel: string },
+  options: { baseModel: string; beside?: Record<string, string> },
 ): Promise<void> {
   if (existsSync(folder))
     throw new UserError('exists already', folder, 'Adapters are never overwritten: choose another name.');
   const targets = LORA_MODULES.filter((name) => adapter.spec.targets.includes(name));
   const config = peftConfigJson({ ...adapter.spec, targets }, options.baseModel);
   await writeFolderAtomic(folder, async (temporary) => {
-    const options = { dtype: 'F32', metadata: { format: 'pt' } } as const;
-    const content = safetensorsChunks(adapter.tensors, options);
+    for (const [name, text] of Object.entries(options.beside ?? {}))
+      await writeFile(join(temporary, name), text);
+    const tensors = { dtype: 'F32', metadata: { format: 'pt' } } as const;
+    const content = safetensorsChunks(adapter.tensors, tensors);
     // Not at once: rollouts are under way, and a large adapter takes a while.
     await writeFile(join(temporary, 'adapter_model.safetensors'), content);
     await writeFile(join(temporary, 'adapter_config.json'), `${JSON.stringify(config, null, 2)}\n`);

@@ -4,7 +4,7 @@ import { mean } from '../base/statistics.ts';
 import type { Query } from '../env/types.ts';
 import { type PolicyVersion, type RolloutContext, rollOut, type Sampling } from '../rollout/roll-out.ts';
 import type { Trajectory } from '../rollout/trajectory.ts';
-import { mrrAt, ndcgAt, recallAt } from './metrics.ts';
+import { mrrAt, ndcgAt, type QuestionMetric, recallAt } from './metrics.ts';
 
 /** One question's episode as evaluated; `ranked` is the pool in its final order. */
 export interface QuestionOutcome {
@@ -22,6 +22,12 @@ export interface QuestionOutcome {
 export interface Answered {
   answerAccuracy: number;
   evidenceRecall: number;
+}
+
+/** A metric of one question, [0, 1]. A failed rollout has no answer, which counts as a wrong one. */
+export function metricOf(outcome: QuestionOutcome, metric: QuestionMetric): number {
+  if (metric === 'answerAccuracy' || metric === 'evidenceRecall') return outcome.answer?.[metric] ?? 0;
+  return outcome[metric];
 }
 
 /** Means over questions; `perQuestion` in the order of the questions, for paired statistics. */
@@ -71,13 +77,10 @@ export function summariseOutcomes(perQuestion: QuestionOutcome[], failed: number
   };
 }
 
-/** A question whose rollout failed has no answer: that counts as a wrong one, where others have one. */
 function meanAnswered(perQuestion: QuestionOutcome[]): Partial<Answered> {
   if (!perQuestion.some(({ answer }) => answer)) return {};
-  return {
-    answerAccuracy: mean(perQuestion.map(({ answer }) => answer?.answerAccuracy ?? 0)),
-    evidenceRecall: mean(perQuestion.map(({ answer }) => answer?.evidenceRecall ?? 0)),
-  };
+  const of = (metric: QuestionMetric): number => mean(perQuestion.map((q) => metricOf(q, metric)));
+  return { answerAccuracy: of('answerAccuracy'), evidenceRecall: of('evidenceRecall') };
 }
 
 function outcomeOf(

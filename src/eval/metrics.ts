@@ -1,5 +1,13 @@
 /** Ranking metrics with binary relevance: pure functions of a ranking and the gold ids of one question. */
 
+/** What one question's episode may be judged by: its ranking down to k, or, where it ends with one, its answer. */
+export const QUESTION_METRICS = ['recall', 'mrr', 'ndcg', 'answerAccuracy', 'evidenceRecall'] as const;
+export type QuestionMetric = (typeof QUESTION_METRICS)[number];
+
+/** Whether a metric is one of a ranking. */
+export const isRanking = (metric: QuestionMetric): boolean =>
+  metric !== 'answerAccuracy' && metric !== 'evidenceRecall';
+
 /** Keeps the first place of an id: a pool that lists an article twice gains and loses nothing by it. */
 function distinct(ranked: readonly string[]): string[] {
   return [...new Set(ranked)];

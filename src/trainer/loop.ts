@@ -11,7 +11,7 @@ import { stream } from '../base/random.ts';
 import { mean } from '../base/statistics.ts';
 import type { Config } from '../config/schema.ts';
 import type { Query } from '../env/types.ts';
-import { evaluatePolicy, type PolicyEvaluation } from '../eval/evaluate-policy.ts';
+import { evaluatePolicy, metricOf, type PolicyEvaluation } from '../eval/evaluate-policy.ts';
 import { roundReturns } from '../reward/ledger.ts';
 import type { RolloutPool } from '../rollout/pool/pool.ts';
 import type { RolloutContext } from '../rollout/roll-out.ts';
@@ -245,7 +245,9 @@ async function evaluate(parts: LoopParts, progress: Progress): Promise<Progress>
   });
   const { metric } = config.eval;
   const chosen = new Set(selection.map((query) => query.id));
-  const value = mean(evaluation.perQuestion.filter((q) => chosen.has(q.queryId)).map((q) => q[metric]));
+  const value = mean(
+    evaluation.perQuestion.filter((q) => chosen.has(q.queryId)).map((q) => metricOf(q, metric)),
+  );
   await parts.onEvaluation(step, evaluation);
   if (progress.best && progress.best.value >= value) return progress;
   return { ...progress, best: { step, value, adapter: progress.policy.model } };

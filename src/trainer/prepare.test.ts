@@ -4,7 +4,15 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { type Config, configSchema } from '../config/schema.ts';
 import { corpusOf } from '../env/corpus.ts';
-import { configHash, type Data, dataWarnings, greedySampling, loadModel, trainSampling } from './prepare.ts';
+import {
+  checkCritic,
+  configHash,
+  type Data,
+  dataWarnings,
+  greedySampling,
+  loadModel,
+  trainSampling,
+} from './prepare.ts';
 
 const configOf = (change: object = {}): Config =>
   configSchema.parse({
@@ -55,6 +63,18 @@ test('held-out questions that are training questions too are named, whatever the
   expect(dataWarnings({ train, validation })).toEqual([
     expect.stringMatching(/^2 of 3 held-out questions are training questions too \("v2" is "t2"\)/),
   ]);
+});
+
+test('questions that only a model can score are refused where none is named, before anything runs', () => {
+  const text = { id: 'q2', query: 'q', gold: ['a1'], answer: { kind: 'text' as const, text: 'x' } };
+  const files = { 'train.jsonl': queries, 'held-out.jsonl': [text, { ...text, id: 'q3' }] };
+  const critic = { url: 'http://critic', model: 'm' } as Config['assistants']['critic'];
+  expect(() => checkCritic({ kind: 'lawyer' }, {}, files)).toThrow(
+    /held-out.jsonl: "q2" and 1 more expect.*assistants.critic/s,
+  );
+  expect(() => checkCritic({ kind: 'lawyer' }, { critic }, files)).not.toThrow();
+  expect(() => checkCritic({ kind: 'malr' }, {}, files)).not.toThrow();
+  expect(() => checkCritic({ kind: 'lawyer' }, {}, { 'train.jsonl': queries })).not.toThrow();
 });
 
 test("a tokenizer that cannot be the model's is refused", () => {

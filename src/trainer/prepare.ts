@@ -79,20 +79,41 @@ export const greedySampling = (config: Config): Sampling => {
 
 /** Reads corpus, precedents and questions, which are imported first where that is to be done; all their mistakes are UserErrors. */
 export async function loadData(
-  { data, sft, env }: Pick<Config, 'data' | 'sft' | 'env'>,
+  { data, sft, env, assistants }: Pick<Config, 'data' | 'sft' | 'env' | 'assistants'>,
   say: (line: string) => void = () => {},
 ): Promise<Data> {
   const corpus = await loadCorpus(data.corpus);
   await ensureQuestions({ data }, corpus, say);
+  const train = await loadQueries(data.train, corpus);
+  const validation = await loadQueries(data.validation, corpus);
+  checkCritic(env, assistants, { [data.train]: train, [data.validation]: validation });
   return {
     corpus,
     ...(data.precedents === undefined ? {} : { precedents: await loadPrecedents(data.precedents) }),
     ...(sft?.demonstrations !== undefined && env.kind === 'lawyer'
       ? { references: referencesOf(await readDemonstrations(sft.demonstrations)) }
       : {}),
-    train: await loadQueries(data.train, corpus),
-    validation: await loadQueries(data.validation, corpus),
+    train,
+    validation,
   };
+}
+
+/** UserError for questions, by file, whose answer only a model can score, where none is named. */
+export function checkCritic(
+  env: Pick<Config['env'], 'kind'>,
+  { critic }: Pick<Config['assistants'], 'critic'>,
+  files: Record<string, readonly Query[]>,
+): void {
+  if (env.kind !== 'lawyer' || critic) return;
+  for (const [file, queries] of Object.entries(files)) {
+    const [first, ...more] = queries.filter(({ answer }) => answer?.kind === 'text');
+    if (first)
+      throw new UserError(
+        `"${first.id}"${more.length > 0 ? ` and ${more.length} more expect` : ' expects'} an answer of the kind text, which no label can score`,
+        file,
+        'name a model in assistants.critic, or leave such questions out',
+      );
+  }
 }
 
 /** What looks like a mistake in the data and may be meant: held-out questions that are trained on, word for word. */

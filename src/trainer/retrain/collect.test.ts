@@ -24,6 +24,11 @@ describe('a pair', () => {
     ['whose id belongs to another question', pair('t1', '新问题', 'a1'), /"t1" belongs to another/],
     ['whose id is held out with another question', pair('v1', '新问题', 'a1'), /"v1" belongs to another/],
     ['that has other gold in the training set', pair('n', '押金不退怎么办', 'a1'), /other gold, as "t1"/],
+    [
+      'that is asked of another day in the training set',
+      { ...pair('n', '押金不退怎么办', 'a1', 'a2'), date: '2020-01-01' },
+      /another date, answer or exclusion, as "t1"/,
+    ],
     ['held out word for word', pair('n', '房子漏水谁修', 'a1'), /held out as "v1"/],
     ['held out but for white space', pair('n', ' 房子漏水谁修\u3000', 'a2'), /held out as "v1"/],
     ['that is the held-out one itself', pair('v1', '房子漏水谁修', 'a2'), /held out as "v1"/],

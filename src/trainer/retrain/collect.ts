@@ -109,11 +109,14 @@ export interface SortedPairs {
 }
 
 const goldKey = (gold: readonly string[]): string => JSON.stringify([...gold].sort());
+/** The rest of what a label says; a date changes the law that is asked for, an answer what is right. */
+const restKey = ({ date, answer, exclude }: Query): string =>
+  JSON.stringify([date ?? null, answer ?? null, [...(exclude ?? [])].sort()]);
 
 /**
  * Judges every line against the corpus, the sets so far and the lines before it. Refused are: what is no pair, a
  * gold id that the corpus lacks or that stands there twice, an id that names another pair, a question that has
- * other gold already, and a question that stands in the held-out set. Of the rest `share` (0 to 1) is held out,
+ * another label already (gold, date, answer, excluded precedents), and a question that stands in the held-out set. Of the rest `share` (0 to 1) is held out,
  * chosen by the question alone: the same question falls on the same side whenever it comes.
  */
 export function sortPairs(
@@ -137,7 +140,8 @@ export function sortPairs(
     const words = wordsOf(pair.query);
     const [problem] = goldProblems(pair.gold, corpus);
     if (problem) return { reason: `gold article "${problem.id}" ${problem.what}` };
-    const same = (other: Query) => goldKey(other.gold) === goldKey(pair.gold);
+    const sameGold = (other: Query) => goldKey(other.gold) === goldKey(pair.gold);
+    const same = (other: Query) => sameGold(other) && restKey(other) === restKey(pair);
     const twin = held.get(words);
     // With a growing held-out set a pair that it took comes by again when its file does.
     if (twin) {
@@ -148,8 +152,10 @@ export function sortPairs(
     if (namesake && wordsOf(namesake.query) !== words)
       return { reason: `the id "${pair.id}" belongs to another question` };
     const before = trained.get(words);
-    if (before && !same(before))
-      return { reason: `the question stands there with other gold, as "${before.id}"` };
+    if (before && !same(before)) {
+      const what = sameGold(before) ? 'another date, answer or exclusion' : 'other gold';
+      return { reason: `the question stands there with ${what}, as "${before.id}"` };
+    }
     return before ? 'known' : 'new';
   };
 

@@ -77,6 +77,17 @@ describe('promotion', () => {
     });
   });
 
+  test('an answer is judged as such, and a rollout without one is wrong', () => {
+    const { perQuestion } = evaluation([0, 0, 0]);
+    const answered = perQuestion.map((q) => ({ ...q, answer: { answerAccuracy: 1, evidenceRecall: 0.5 } }));
+    const challenger = { perQuestion: [...answered.slice(0, 2), perQuestion[2]!] };
+    const on = { ...rule, rule: 'mean-above' as const, metric: 'answerAccuracy' as const };
+    const { promote, figures, why } = decide({ perQuestion }, challenger, on, 10, stream(1, 'm'));
+    expect(promote).toBe(true);
+    expect([figures.champion, figures.challenger]).toEqual([0, 2 / 3]);
+    expect(why).toMatch(/^answerAccuracy 0\.000 → 0\.667/);
+  });
+
   test('other questions, or another order, are not compared', () => {
     const two = evaluation([0, 1]);
     expect(() => decide(two, { perQuestion: [...two.perQuestion].reverse() }, rule, 10, stream(1))).toThrow();

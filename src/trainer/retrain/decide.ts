@@ -3,7 +3,8 @@ import type { Random } from '../../base/random.ts';
 import { mean } from '../../base/statistics.ts';
 import type { Config } from '../../config/schema.ts';
 import { pairedDifference } from '../../eval/bootstrap.ts';
-import type { PolicyEvaluation, QuestionOutcome } from '../../eval/evaluate-policy.ts';
+import { metricOf, type PolicyEvaluation, type QuestionOutcome } from '../../eval/evaluate-policy.ts';
+import { isRanking } from '../../eval/metrics.ts';
 import type { Figures } from './records.ts';
 
 export type PromoteRule = NonNullable<Config['retrain']>['promote'];
@@ -31,7 +32,8 @@ export function decide(
   const ids = ({ perQuestion }: Pick<PolicyEvaluation, 'perQuestion'>) => perQuestion.map((q) => q.queryId);
   if (JSON.stringify(ids(champion)) !== JSON.stringify(ids(challenger)))
     throw new Error('champion and challenger were evaluated on different questions');
-  const values = ({ perQuestion }: { perQuestion: QuestionOutcome[] }) => perQuestion.map((q) => q[metric]);
+  const values = ({ perQuestion }: { perQuestion: QuestionOutcome[] }) =>
+    perQuestion.map((q) => metricOf(q, metric));
   const [before, after] = [values(champion), values(challenger)];
   const gain = pairedDifference(before, after, random, bootstrap, confidence);
   const promote = (rule === 'interval-above' ? gain.low : gain.mean) > minGain;
@@ -45,9 +47,13 @@ export function decide(
     gain,
     confidence,
   };
-  const why = `${metric}@${k} ${gainText(figures)}: ${what} is ${promote ? '' : 'not '}above ${minGain}`;
+  const why = `${figureName(figures)} ${gainText(figures)}: ${what} is ${promote ? '' : 'not '}above ${minGain}`;
   return { promote, why, figures };
 }
+
+/** `recall@10`, `answerAccuracy`. */
+export const figureName = ({ metric, k }: Pick<Figures, 'metric' | 'k'>): string =>
+  isRanking(metric) ? `${metric}@${k}` : metric;
 
 /** `0.412 → 0.455, gain +0.043 [+0.012, +0.074] at 95 %`. */
 export function gainText({ champion, challenger, gain, confidence }: Figures): string {

@@ -1,5 +1,5 @@
 /** The history as a person reads it. */
-import { gainText } from './decide.ts';
+import { figureName, gainText } from './decide.ts';
 import type { HistoryRecord } from './records.ts';
 
 /** One line: when, what, of which job, and why. */
@@ -15,9 +15,7 @@ export function historyTable(history: readonly HistoryRecord[]): string {
     .map((record) => {
       const { pairs, figures, trainingSet, before, by } = record;
       const details = [
-        ...(figures
-          ? [`${figures.metric}@${figures.k} ${gainText(figures)}, ${figures.questions} questions`]
-          : []),
+        ...(figures ? [`${figureName(figures)} ${gainText(figures)}, ${figures.questions} questions`] : []),
         ...(before === undefined ? [] : [`champion before: ${before ?? 'none'}`]),
         ...(pairs
           ? [

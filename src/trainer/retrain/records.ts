@@ -1,6 +1,7 @@
 /** What a retraining job leaves on disk about itself: its state while it goes on, and its line in the history. */
 import { basename } from 'node:path';
 import { z } from 'zod';
+import { QUESTION_METRICS } from '../../eval/metrics.ts';
 
 const whole = z.number().int().min(0);
 
@@ -24,7 +25,7 @@ const interval = z.strictObject({ mean: z.number(), low: z.number(), high: z.num
 
 /** Champion and challenger on the same held-out questions. */
 const figures = z.strictObject({
-  metric: z.enum(['recall', 'mrr', 'ndcg']),
+  metric: z.enum(QUESTION_METRICS),
   k: whole,
   questions: whole,
   champion: z.number(),

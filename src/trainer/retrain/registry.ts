@@ -146,9 +146,14 @@ export async function appendHistory(registry: Registry, record: HistoryRecord): 
   }
 }
 
-/** Keeps a set of questions under the hash of its bytes, and gives that hash; the same questions, the same file. */
+/**
+ * Keeps a set of questions, with all that is known of each, under the hash of its bytes, and gives that hash; the same
+ * questions, the same file.
+ */
 export async function keepSet(registry: Registry, questions: readonly Query[]): Promise<string> {
-  const text = questions.map(({ id, query, gold }) => jsonLine({ id, query, gold })).join('');
+  const text = questions
+    .map(({ id, query, gold, ...more }) => jsonLine({ id, query, gold, ...more }))
+    .join('');
   const hash = sha256(text).slice(0, 16);
   if (!existsSync(setFile(registry, hash))) await writeFileAtomic(setFile(registry, hash), text);
   return hash;

@@ -210,6 +210,26 @@ test('--fresh gives an unfinished job up, and its pairs count again', async () =
   expect(record).toMatchObject({ kind: 'refused', run: 'nightly-20261201-2', pairs: { train: 5 } });
 });
 
+test('a set keeps all that is known of a question: its date, its answer, the precedents it may not see', async () => {
+  const place = placeOf();
+  const label = {
+    id: 'label',
+    query: '量刑',
+    gold: ['a1'],
+    date: '2020-01-01',
+    answer: { kind: 'number', value: 36, tolerance: 6 },
+    exclude: ['p1'],
+  };
+  place.put(0, 5);
+  writeFileSync(join(place.root, 'inbox', 'label.jsonl'), `${JSON.stringify(label)}\n`);
+  const tools = fakeTools(() => 0);
+  await runJob(place, tools);
+  const trained = readFileSync(tools.trained[0]!.data.train, 'utf8').trim().split('\n');
+  expect(trained.map((text) => JSON.parse(text)).find(({ id }) => id === 'label')).toEqual(label);
+  // The bytes, and so the name, of a set of plain pairs are what they always were.
+  expect(trained[0]).toBe('{"id":"t0","query":"问题 t 0","gold":["a1"]}');
+});
+
 test('two at once: the second is skipped, says so in the history, and touches nothing', async () => {
   const place = placeOf();
   place.put(0, 5);

@@ -5,8 +5,7 @@
  */
 import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
-import { dirname, join, resolve } from 'node:path';
-import { writeFileAtomic } from '../../base/atomic-write.ts';
+import { dirname, resolve } from 'node:path';
 import { UserError } from '../../base/errors.ts';
 import { sha256OfFile } from '../../base/hash.ts';
 import type { Config } from '../../config/schema.ts';
@@ -63,9 +62,11 @@ export async function superviseAdapter({
     const folder = resolve(out);
     await mkdir(dirname(folder), { recursive: true });
     const { adapter } = await learner.state();
-    await writeAdapter(folder, adapter, { baseModel: config.model.path });
     const about = await recordOf(sft, facts, config, weightsMark(model.folder));
-    await writeFileAtomic(join(folder, SFT_FACTS), `${JSON.stringify(about, null, 2)}\n`);
+    await writeAdapter(folder, adapter, {
+      baseModel: config.model.path,
+      beside: { [SFT_FACTS]: `${JSON.stringify(about, null, 2)}\n` },
+    });
     return facts;
   } finally {
     await learner.close();
