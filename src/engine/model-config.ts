@@ -140,6 +140,8 @@ const NEUTRAL: Record<string, readonly unknown[]> = {
   attention_bias: [false],
   mlp_bias: [false],
   bias: [false],
+  // vLLM's, not transformers'
+  qkv_bias: [false],
   attention_dropout: [0],
   partial_rotary_factor: [1],
   rope_interleaved: [false],
@@ -158,8 +160,10 @@ const NEUTRAL: Record<string, readonly unknown[]> = {
   embedding_multiplier: [1],
   residual_multiplier: [1],
   attention_chunk_size: [],
-  // vLLM attends in chunks, transformers does not
+  // vLLM attends in chunks, or scales queries and norms by more than the weights; transformers does not
   dual_chunk_attention_config: [],
+  llama_4_scaling: [],
+  ada_rms_norm_t_cond: [false],
   is_causal: [true],
   use_bidirectional_attention: [false],
   is_encoder_decoder: [false],
