@@ -65,6 +65,33 @@ test('only the adapted matrices change; header, order, dtype and every other byt
   }
 });
 
+test('of a model in shards each file gets its own tensors, whatever the order of the index', async () => {
+  const base = tinyModel();
+  made.push(base);
+  const adapter = randomAdapter(base, spec);
+  const [whole, parts] = [join(scratch, 'whole'), join(scratch, 'parts')];
+  for (const folder of [whole, parts]) mkdirSync(folder);
+  await writeMergedWeights(base, adapter, whole);
+  const single = join(base, 'model.safetensors');
+  const tensors = [...readSafetensors(single).tensors];
+  rmSync(single);
+  const shards = [0, 1].map((shard) => ({
+    file: `model-0000${shard + 1}-of-00002.safetensors`,
+    own: new Map(tensors.filter((_, i) => i % 2 === shard)),
+  }));
+  for (const { file, own } of shards) writeSafetensors(join(base, file), own, { dtype: 'F32' });
+  const rows = shards.flatMap(({ file, own }) => [...own.keys()].map((name) => [name, file]));
+  const index = { weight_map: Object.fromEntries(rows.reverse()) };
+  writeFileSync(join(base, 'model.safetensors.index.json'), JSON.stringify(index));
+  await writeMergedWeights(base, adapter, parts);
+  const merged = readSafetensors(join(whole, 'model.safetensors')).tensors;
+  for (const { file, own } of shards) {
+    const written = readSafetensors(join(parts, file)).tensors;
+    expect([...written.keys()]).toEqual([...own.keys()]);
+    for (const [name, { data }] of written) expect(data, name).toEqual(merged.get(name)!.data);
+  }
+});
+
 test('a base that is not the one, is truncated, or overflows is refused; a signal ends it', async () => {
   const base = tinyModel(undefined, 'F16');
   made.push(base);

@@ -63,7 +63,12 @@ test('the tensors of a spec: order and shapes, whatever the order of the targets
   expect(() => loraTensorShapes(config, { ...spec, targets: ['q_proj', 'lm_head'] })).toThrow(/lm_head/);
   expect(() => loraTensorShapes(config, { ...spec, targets: [] })).toThrow(/no LoRA targets/);
   expect(() => loraTensorShapes(config, { ...spec, r: 0 })).toThrow(/r 0/);
-  expect(() => loraTensorShapes(config, { ...spec, alpha: Number.NaN })).toThrow(/alpha NaN/);
+  for (const alpha of [Number.NaN, 0, -1, Infinity])
+    expect(() => loraTensorShapes(config, { ...spec, alpha })).toThrow(`alpha ${alpha}`);
+  // More rank than width is a waste, not a mistake.
+  expect(loraTensorShapes(config, { ...spec, r: 200 }).get(`${layer0}.mlp.down_proj.lora_B.weight`)).toEqual([
+    32, 200,
+  ]);
 });
 
 test('scale', () => {

@@ -27,6 +27,8 @@ test('every tree and every row is in one part, within the limit, and sees what i
     const seen: number[] = [];
     for (const { batch: part, rows } of splitTrees(batch, limit)) {
       expect(part.length).toBe(batch.length);
+      // A pass needs a row.
+      expect(rows.length).toBeGreaterThan(0);
       expect(part.trees === 1 || part.trees * part.length <= limit).toBe(true);
       for (const values of [part.ids, part.positions, part.subtreeEnd])
         expect(values).toHaveLength(part.trees * part.length);
