@@ -11,11 +11,11 @@ import { chargesNamed } from './charges.ts';
 import type { LawyerConfig } from './config.ts';
 import type { LawyerTools } from './episode.ts';
 import { lexicalIntentReranker } from './intent-rerank.ts';
-import { votesJudge } from './judge.ts';
 import { demonstrateLawyer } from './oracle.ts';
 import { parseTurn } from './parse-turn.ts';
 import { createStatuteSearch } from './statute-search.ts';
 import type { Evidence } from './types.ts';
+import { votesJudge } from './votes-judge.ts';
 
 const config: LawyerConfig = {
   prompts: 'zh-compact',

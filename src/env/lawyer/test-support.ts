@@ -18,13 +18,22 @@ export const config: LawyerConfig = {
   poolLimit: 20,
 };
 export const query = { id: 'q', query: '偷了手机怎么判', gold: ['a1'], date: '2021-01-01', exclude: ['p9'] };
-export const statute = (id: string): Evidence => ({
+export const statute = (id: string, rank = 0): Evidence => ({
   source: 'statute',
   id,
-  rank: 0,
+  rank,
   title: `第${id}条`,
   text: `${id}盗窃公私财物`,
   articles: [id],
+});
+
+export const precedent = (articles: string[], text = '', title = ''): Evidence => ({
+  source: 'precedent',
+  id: 'p',
+  rank: 0,
+  title,
+  text,
+  articles,
 });
 
 /** Tools that record what is asked of them; a query's digits are the articles found. */
