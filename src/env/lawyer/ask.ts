@@ -1,5 +1,8 @@
 /** How a helper model is asked: with its role's settings, for a text that can be read, about texts that are not ours. */
+import type { z } from 'zod';
+import { messageOf } from '../../base/errors.ts';
 import type { Message } from '../types.ts';
+import { lastObject } from './last-object.ts';
 import type { ChatModel } from './types.ts';
 
 /** A helper model with the settings of its role. */
@@ -11,16 +14,32 @@ export interface Assistant {
 }
 
 /**
- * What `read` makes of the model's text. `read` throws for a text that is of no use: the call rejects with it, and no
- * such text is kept, so that a model that was at fault once is asked again.
+ * What `read` makes of the model's text. `read` throws for a text that is of no use: the call rejects with that and the
+ * model's name, and no such text is kept, so that a model that was at fault once is asked again.
  */
 export async function askFor<T>(
   { chat, maxTokens, temperature }: Assistant,
   messages: readonly Message[],
   read: (text: string) => T,
 ): Promise<T> {
-  const text = await chat.chat(messages, { maxTokens, temperature, check: (answer) => void read(answer) });
-  return read(text);
+  const readIt = (text: string): T => {
+    try {
+      return read(text);
+    } catch (error) {
+      throw new Error(`${chat.name}: ${messageOf(error)}`);
+    }
+  };
+  const check = (text: string): void => void readIt(text);
+  return readIt(await chat.chat(messages, { maxTokens, temperature, check }));
+}
+
+/** The object that a model's text ends with. Throws `<missing> (<why>)` for a text without one that fits. */
+export function readObject<T>(text: string, schema: z.ZodType<T>, missing: string): T {
+  try {
+    return schema.parse(lastObject(text));
+  } catch (error) {
+    throw new Error(`${missing} (${messageOf(error).slice(0, 120)})`);
+  }
 }
 
 /**

@@ -4,10 +4,8 @@
  */
 import { z } from 'zod';
 import { firstCharacters } from '../../base/characters.ts';
-import { messageOf } from '../../base/errors.ts';
 import type { Article, Message } from '../types.ts';
-import { type Assistant, askFor, QUOTED_NOTE, quoted } from './ask.ts';
-import { lastObject } from './last-object.ts';
+import { type Assistant, askFor, QUOTED_NOTE, quoted, readObject } from './ask.ts';
 
 /** One candidate; `score` of the first stage, comparable within one list. */
 export interface Candidate {
@@ -81,13 +79,12 @@ const READ_CHARS = 300;
 
 /** A reranker that asks a model for the numbers of the best candidates; what it leaves out is dropped. */
 export function modelIntentReranker(model: Assistant): IntentReranker {
-  const { name } = model.chat;
   return {
-    name,
+    name: model.chat.name,
     async rerank(request, candidates, keep) {
       if (candidates.length === 0) return [];
       const numbers = await askFor(model, promptOf(request, candidates, keep), (text) =>
-        readNumbers(text, candidates.length, name),
+        readNumbers(text, candidates.length),
       );
       return numbers.slice(0, keep).map((number) => candidates[number - 1]!);
     },
@@ -118,14 +115,9 @@ function promptOf(
 }
 
 /** Numbers of candidates, each once. */
-function readNumbers(text: string, candidates: number, who: string): number[] {
-  let numbers: number[];
-  try {
-    numbers = answerSchema.parse(lastObject(text)).best;
-  } catch (error) {
-    throw new Error(`${who}: no list of numbers (${messageOf(error).slice(0, 120)})`);
-  }
+function readNumbers(text: string, candidates: number): number[] {
+  const { best: numbers } = readObject(text, answerSchema, 'no list of numbers');
   const stranger = numbers.find((number) => number > candidates);
-  if (stranger !== undefined) throw new Error(`${who}: there is no candidate ${stranger} of ${candidates}`);
+  if (stranger !== undefined) throw new Error(`there is no candidate ${stranger} of ${candidates}`);
   return [...new Set(numbers)];
 }

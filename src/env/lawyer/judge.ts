@@ -3,10 +3,8 @@
  * model, or a stand-in that counts votes (votes-judge.ts). Both see question and evidence, never the gold.
  */
 import { z } from 'zod';
-import { messageOf } from '../../base/errors.ts';
 import type { Message, Query } from '../types.ts';
-import { type Assistant, askFor, QUOTED_NOTE, quoted } from './ask.ts';
-import { lastObject } from './last-object.ts';
+import { type Assistant, askFor, QUOTED_NOTE, quoted, readObject } from './ask.ts';
 import type { Answer, Evidence, Judge } from './types.ts';
 
 /** Numbers of evidence come as numbers or as text; what else a model adds is overlooked. */
@@ -19,11 +17,10 @@ const answerSchema = z.object({
 
 /** Evidence is cited by number, so an article that was not found cannot be. Rejects when the model gives no such answer. */
 export function modelJudge(model: Assistant): Judge {
-  const { name } = model.chat;
   return {
-    name,
+    name: model.chat.name,
     answer: (question, evidence) =>
-      askFor(model, promptOf(question, evidence), (text) => readAnswer(text, evidence, name)),
+      askFor(model, promptOf(question, evidence), (text) => readAnswer(text, evidence)),
   };
 }
 
@@ -51,16 +48,11 @@ function promptOf(
   ];
 }
 
-function readAnswer(text: string, evidence: readonly Evidence[], who: string): Answer {
-  let read: z.infer<typeof answerSchema>;
-  try {
-    read = answerSchema.parse(lastObject(text));
-  } catch (error) {
-    throw new Error(`${who}: no answer in the form asked for (${messageOf(error).slice(0, 120)})`);
-  }
+function readAnswer(text: string, evidence: readonly Evidence[]): Answer {
+  const read = readObject(text, answerSchema, 'no answer in the form asked for');
   const cited = read.articles.map((number) => {
     const one = evidence[Number(String(number).replace(/[[\]\s]/g, '')) - 1];
-    if (!one) throw new Error(`${who}: cites evidence ${number}, there are ${evidence.length}`);
+    if (!one) throw new Error(`cites evidence ${number}, there are ${evidence.length}`);
     return one;
   });
   return {

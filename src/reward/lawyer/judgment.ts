@@ -4,8 +4,7 @@
  */
 import { z } from 'zod';
 import type { Episode } from '../../env/episode.ts';
-import { type Assistant, askFor, QUOTED_NOTE, quoted } from '../../env/lawyer/ask.ts';
-import { lastObject } from '../../env/lawyer/last-object.ts';
+import { type Assistant, askFor, QUOTED_NOTE, quoted, readObject } from '../../env/lawyer/ask.ts';
 import type { Query } from '../../env/types.ts';
 
 /** Both in [0, 1]: how right the answer is, and how far the evidence supports it. */
@@ -43,19 +42,9 @@ export async function judgeAnswer(
         content: `Question: ${quoted(query.query)}\nExpected: ${quoted(expected)}\nAnswer: ${quoted(answer?.text ?? '')}\nEvidence:\n${evidence.join('\n')}`,
       },
     ],
-    (text) => readJudgment(text, critic.chat.name),
+    (text) => {
+      const { accuracy, support } = readObject(text, schema, 'no two grades from 1 to 4');
+      return { accuracy: share(accuracy), support: share(support) };
+    },
   );
-}
-
-/** The grades that a model's text ends with, whatever thought stands before them. Throws where there are none. */
-export function readJudgment(text: string, who: string): Judgment {
-  let value: unknown;
-  try {
-    value = lastObject(text);
-  } catch {
-    throw new Error(`${who}: no grades in "${text.slice(0, 80)}"`);
-  }
-  const read = schema.safeParse(value);
-  if (!read.success) throw new Error(`${who}: no two grades from 1 to 4 in "${text.slice(0, 80)}"`);
-  return { accuracy: share(read.data.accuracy), support: share(read.data.support) };
 }

@@ -7,7 +7,6 @@ import { createBm25Retriever } from '../../env/retrieval/bm25.ts';
 import { alignment } from './alignment.ts';
 import { answerAccuracy } from './answer-accuracy.ts';
 import { LAWYER_REWARD } from './config.ts';
-import { judgeAnswer, readJudgment } from './judgment.ts';
 import { LAWYER_TERMS, type LawyerFacts, scoreLawyerEpisode } from './ledger.ts';
 import { queryQuality } from './query-quality.ts';
 import { repetition } from './repetition.ts';
@@ -195,32 +194,5 @@ describe('the terms', () => {
     ]);
     expect(likeness('盗窃财物', '盗窃公物')).toBeCloseTo(1 / 3);
     expect(repetition({ rounds: [roundOf('盗窃', []), roundOf('盗窃', [], 'PRECEDENT')] })).toBe(0);
-  });
-});
-
-describe('judgments', () => {
-  const settings = { maxTokens: 9, temperature: 0 };
-  const critic = (text: string) => ({ ...settings, chat: { name: 'critic', chat: async () => text } });
-  it('are grades from 1 to 4, read as shares', () => {
-    expect(readJudgment('因此：{"accuracy":4,"support":2}', 'c')).toEqual({ accuracy: 1, support: 1 / 3 });
-    const thought = '<think>{"accuracy":1,"support":1}? 不对。</think>{"accuracy":3,"support":4}';
-    expect(readJudgment(thought, 'c')).toEqual({ accuracy: 2 / 3, support: 1 });
-    for (const text of [
-      '',
-      '4',
-      '{"accuracy":5,"support":1}',
-      '{"accuracy":"4","support":1}',
-      '{"accuracy":4}',
-      // What a thought tries out is no answer.
-      '<think>{"accuracy":4,"support":4}</think>我不能判断。',
-    ])
-      expect(() => readJudgment(text, 'c')).toThrow(/^c: no /);
-  });
-  it('that fail reject, and are never a grade', async () => {
-    const episode = episodeOf([], []);
-    const asked = { query: 'q', answer: { kind: 'text' as const, text: 'x' } };
-    await expect(judgeAnswer(critic('我不知道'), asked, episode)).rejects.toThrow(/no grades/);
-    const down = { ...settings, chat: { name: 'c', chat: () => Promise.reject(new Error('down')) } };
-    await expect(judgeAnswer(down, asked, episode)).rejects.toThrow('down');
   });
 });

@@ -1,9 +1,7 @@
 /** A case in a few lines: facts, court level, outcome, sentence. By a model, or by extracts, which say so. */
 import { z } from 'zod';
 import { firstCharacters } from '../../../base/characters.ts';
-import { messageOf } from '../../../base/errors.ts';
-import { type Assistant, askFor, QUOTED_NOTE, quoted } from '../ask.ts';
-import { lastObject } from '../last-object.ts';
+import { type Assistant, askFor, QUOTED_NOTE, quoted, readObject } from '../ask.ts';
 import type { CourtLevel } from './court-level.ts';
 import type { Precedent } from './precedent-set.ts';
 import type { Sentence } from './sentence.ts';
@@ -63,9 +61,8 @@ ${QUOTED_NOTE}`;
 const READ_CHARS = 6_000;
 
 export function modelCondenser(model: Assistant): Condenser {
-  const { name } = model.chat;
   return {
-    name,
+    name: model.chat.name,
     condense: ({ fact, judgment }, chars) =>
       askFor(
         model,
@@ -77,17 +74,9 @@ export function modelCondenser(model: Assistant): Condenser {
           },
         ],
         (text) => {
-          const { court, outcome, sentence, facts } = readCondensed(text, name);
+          const { court, outcome, sentence, facts } = readObject(text, schema, 'no condensed case');
           return firstCharacters(`${court}，${outcome}，${sentence}。${facts}`, chars);
         },
       ),
   };
-}
-
-function readCondensed(text: string, who: string): z.infer<typeof schema> {
-  try {
-    return schema.parse(lastObject(text));
-  } catch (error) {
-    throw new Error(`${who}: no condensed case (${messageOf(error).slice(0, 120)})`);
-  }
 }
