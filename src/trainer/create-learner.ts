@@ -22,7 +22,7 @@ export async function createLearner(
     case 'tfjs':
       return createTfjsLearner({ ...options, memory: settings.memory }, say);
     case 'torch':
-      return createTorchLearner(options, settings);
+      return createTorchLearner(options, settings, say);
   }
 }
 

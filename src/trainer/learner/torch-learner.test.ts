@@ -15,6 +15,61 @@ import { startTorch, type TorchProcess } from './torch-process.ts';
 
 const { python, skip } = findPython();
 
+/** A learner over five trees of five tokens, without and with memory that runs out when more than two run at once. */
+const OUT_OF_MEMORY = `
+import json, sys, torch, types, learner
+trees, length, shape = 5, 6, {}
+base = learner.load_base(sys.argv[1], torch.float32, torch.device("cpu"))
+width = base.config.hidden_size
+out = base.get_submodule("model.layers.0.self_attn.q_proj").out_features
+name = "base_model.model.model.layers.0.self_attn.q_proj.lora_%s.weight"
+shapes = {name % "A": (2, width), name % "B": (out, 2)}
+optimizer = {"betas": [0.9, 0.99], "eps": 1e-8, "weightDecay": 0, "clipNorm": 1}
+ranks = types.SimpleNamespace(rank=0, count=1, sum=lambda x: x, gather=lambda x: [x])
+it = learner.Learner(base, ranks, shapes, 1.0, optimizer, False)
+torch.manual_seed(1)
+it.theta.copy_(torch.randn(len(it.theta)) / 4)
+grid = lambda values: torch.as_tensor(values).expand(trees, length).clone()
+rows = torch.tensor([tree * length + at for tree in range(trees) for at in (2, 3, 4)])
+batch = {
+    "ids": torch.randint(16, (trees, length)), "positions": grid(torch.arange(length)),
+    "subtreeEnd": grid(length), "hiddenIndex": rows, "targetId": torch.randint(16, (len(rows),)),
+}
+coef, entropy = torch.randn(len(rows)), torch.randn(len(rows))
+limit, sizes, plain = trees, [], learner.Learner._run_trees
+
+def run_trees(self, batch, part, *rest):
+    sizes.append(len(part))
+    plain(self, batch, part, *rest)
+    if len(part) > limit:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+def step():
+    it.gradient.zero_()
+    told, values = it.run(batch, "policy", 1.0, coef, entropy)
+    return told, torch.cat([values["logprobs"], values["entropies"], it.gradient.clone()])
+
+def failure():
+    try:
+        step()
+    except Exception as error:
+        return type(error).__name__
+
+learner.Learner._run_trees = run_trees
+steps = []
+for limit in (5, 2, 2):
+    steps.append(step())
+told, ends = zip(*steps)
+tried = list(sizes)
+limit = 1
+second = failure()
+it.budget, limit = None, 0
+batch = {key: value[:1] if key in ("ids", "positions", "subtreeEnd") else value[:3] for key, value in batch.items()}
+coef, entropy = coef[:3], entropy[:3]
+gaps = [((end - ends[0]).abs().max() / ends[0].abs().max()).item() for end in ends[1:]]
+print(json.dumps({"gaps": gaps, "told": told, "sizes": tried, "second": second, "single": failure()}))
+`;
+
 /** Prints the gaps between the program's own formulas, three rows or five entries at a time, and autograd. */
 const CHUNKS = `
 import json, torch, types, learner
@@ -134,6 +189,20 @@ describe.skipIf(skip)(`the torch learner${skip ? `: ${skip}` : ''}`, { timeout: 
     });
     expect(ran.stderr).toBe('');
     for (const gap of JSON.parse(ran.stdout) as number[]) expect(gap).toBeLessThan(1e-5);
+  });
+
+  it('memory that runs out once halves the budget, with the same values and gradient; again is an error', () => {
+    const ran = spawnSync(python, ['-c', OUT_OF_MEMORY, tinyOptions().modelFolder], {
+      env: { ...process.env, PYTHONPATH: dirname(TORCH_PROGRAM), PYTHONDONTWRITEBYTECODE: '1' },
+      encoding: 'utf8',
+    });
+    expect(ran.stderr).toBe('');
+    const { gaps, told, sizes, second, single } = JSON.parse(ran.stdout);
+    for (const gap of gaps as number[]) expect(gap).toBeLessThan(1e-6);
+    expect(told).toEqual([{}, { halved: { ranks: 1, tokens: 12 } }, {}]);
+    // Five trees of 5 tokens: all at once, then by 12; from there on nothing larger is tried.
+    expect(sizes).toEqual([5, 5, 2, 2, 1, 2, 2, 1]);
+    expect([second, single]).toEqual(['OutOfMemoryError', 'OutOfMemoryError']);
   });
 
   it('bfloat16 weights come near, and the adapter stays float32', async () => {

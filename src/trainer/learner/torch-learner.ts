@@ -11,16 +11,24 @@ import { type Message, packBatch, packState, readBody, unpackState, unpackValues
  * @throws UserError for whatever keeps it from starting (torch-process.ts), and for a model that transformers
  *   cannot load. Every call fails with one when a process ends or does not answer in time.
  */
-export async function createTorchLearner(options: LearnerOptions, settings: TorchSettings): Promise<Learner> {
+export async function createTorchLearner(
+  options: LearnerOptions,
+  settings: TorchSettings,
+  say: (line: string) => void = () => {},
+): Promise<Learner> {
   const process = await startTorch(settings);
   try {
-    return await openTorchLearner(process, options, settings);
+    return await openTorchLearner(process, options, settings, 'auto', say);
   } catch (error) {
     await process.close();
     throw error;
   }
 }
 
+const passSchema = z.looseObject({
+  /** Where memory ran out in this pass: on how many processes, and the tokens that one of them takes at once from here on. */
+  halved: z.object({ ranks: z.number().int().min(1), tokens: z.number().int().min(1) }).optional(),
+});
 const updateSchema = z.looseObject({ gradNorm: z.number().nullable(), applied: z.boolean() });
 
 /**
@@ -32,6 +40,7 @@ export async function openTorchLearner(
   { modelFolder, spec, optimizer, start }: LearnerOptions,
   { dtype, gradientCheckpointing, startDeadlineMs, callDeadlineMs }: TorchSettings,
   attention: 'auto' | 'flex' | 'dense' = 'auto',
+  say: (line: string) => void = () => {},
 ): Promise<Learner> {
   const shapes = new Map([...start.adapter.tensors].map(([name, { shape }]) => [name, { shape }]));
   const call = (kind: string, body: Message['body'] = {}, tensors: Message['tensors'] = new Map()) =>
@@ -42,18 +51,28 @@ export async function openTorchLearner(
     { ...state.body, modelFolder, optimizer, dtype, gradientCheckpointing, attention },
     state.tensors,
   );
+  const pass = async (...request: Parameters<typeof call>): Promise<Message> => {
+    const reply = await call(...request);
+    const { halved } = readBody(passSchema, reply.body);
+    if (halved)
+      say(
+        `memory ran out in a pass on ${halved.ranks} process${halved.ranks === 1 ? '' : 'es'}: from here on each takes ` +
+          `at most ${halved.tokens} tokens at once, with the same gradient`,
+      );
+    return reply;
+  };
   let gathered = false;
   return {
     async rowValues(batch, weights, temperature) {
       checkRows(batch.targetId.length);
       const { body, tensors } = packBatch(batch);
-      const reply = await call('rowValues', { ...body, weights, temperature }, tensors);
+      const reply = await pass('rowValues', { ...body, weights, temperature }, tensors);
       return unpackValues(reply, batch.targetId.length);
     },
     async accumulate(batch, coef, entropyCoef, temperature) {
       checkRows(batch.targetId.length);
       const { body, tensors } = packBatch(batch, { coef, entropyCoef });
-      const reply = await call('accumulate', { ...body, temperature }, tensors);
+      const reply = await pass('accumulate', { ...body, temperature }, tensors);
       const rows = unpackValues(reply, batch.targetId.length);
       gathered = true;
       return rows;

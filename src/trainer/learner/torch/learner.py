@@ -160,6 +160,23 @@ def deal(sizes, ranks):
     return owner
 
 
+def parts(trees, lengths, budget):
+    """The trees in order, in as few parts of at most `budget` tokens as that gives; a longer tree is a part alone."""
+    part, held = [], 0
+    for tree in trees:
+        if part and held + lengths[tree] > budget:
+            yield part
+            part, held = [], 0
+        part.append(tree)
+        held += lengths[tree]
+    yield part
+
+
+def is_out_of_memory(error):
+    # The allocator of the CPU has no error of its own.
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
 # ---- the model -------------------------------------------------------------------------------------------
 
 
@@ -322,6 +339,7 @@ class Learner:
             torch.zeros(size, device=self.device) for _ in range(4)
         )
         self.reference, self.step = None, 0
+        self.budget = None  # tokens of this rank at once, at most; None as long as memory has sufficed
         self.active = {"weights": "policy"}
         self.modules = self._wrap(scale)
         parameters = {name: torch.nn.Parameter(view) for name, view in self._views(self.theta).items()}
@@ -385,7 +403,7 @@ class Learner:
     # A pass over a batch.
 
     def run(self, batch, weights, temperature, coef=None, entropy_coef=None):
-        """Row values [rows] of a batch under some weights; with coefficients their gradient gathers too."""
+        """(body, row values [rows]) of a batch under some weights; with coefficients their gradient gathers too."""
         if weights == "reference" and self.reference is None:
             weights = "base"
         self.active["weights"] = weights
@@ -397,12 +415,47 @@ class Learner:
             lengths[tree] = max(lengths[tree], at + 1)
         owner = deal(lengths, self.ranks.count)
         mine = [tree for tree, rank in enumerate(owner) if rank == self.ranks.rank and lengths[tree] > 0]
-        values = torch.zeros(2, len(tree_of_row))
+        values = torch.zeros(2, len(tree_of_row) + 1)  # the last column: ranks whose memory ran out, and their budgets
         if mine:
             with torch.set_grad_enabled(coef is not None):
-                self._run_trees(batch, mine, lengths, tree_of_row, temperature, coef, entropy_coef, values)
+                budget = self._run_within_memory(
+                    mine,
+                    lengths,
+                    lambda part: self._run_trees(
+                        batch, part, lengths, tree_of_row, temperature, coef, entropy_coef, values
+                    ),
+                )
+            if budget:
+                values[0, -1], values[1, -1] = 1, budget
         self.ranks.sum(values)
-        return {"logprobs": values[0], "entropies": values[1]}
+        halved = int(values[0, -1].item())
+        body = {"halved": {"ranks": halved, "tokens": int(values[1, -1].item() / halved)}} if halved else {}
+        return body, {"logprobs": values[0, :-1].contiguous(), "entropies": values[1, :-1].contiguous()}
+
+    def _run_within_memory(self, trees, lengths, run):
+        """Runs trees at once, or in parts within the budget. When memory runs out for the first time, the budget
+        becomes half of what was tried, and is returned; otherwise 0. A second failure is the caller's, as is one of
+        a single tree.
+        """
+        if self.budget is not None:
+            for part in parts(trees, lengths, self.budget):
+                run(part)
+            return 0
+        before = self.gradient.clone()
+        try:
+            run(trees)
+            return 0
+        except RuntimeError as error:
+            if len(trees) == 1 or not is_out_of_memory(error):
+                raise
+        # Behind the handler, whose traceback holds what the failed pass had allocated.
+        self.gradient.copy_(before)
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        longest, total = max(lengths[tree] for tree in trees), sum(lengths[tree] for tree in trees)
+        self.budget = max(longest, total // 2)
+        self._run_within_memory(trees, lengths, run)
+        return self.budget
 
     def _run_trees(self, batch, trees, lengths, tree_of_row, temperature, coef, entropy_coef, values):
         batch = {name: tensor.long() for name, tensor in batch.items()}
@@ -482,10 +535,10 @@ def answer(learner, kind, body, tensors, ranks):
     if kind == "ping":
         return {"ranks": int(ranks.sum(torch.ones(1)).item())}, {}
     if kind == "rowValues":
-        return {}, learner.run(batch_of(body, tensors), body["weights"], body["temperature"])
+        return learner.run(batch_of(body, tensors), body["weights"], body["temperature"])
     if kind == "accumulate":
         coefs = (tensors["coef"], tensors["entropyCoef"])
-        return {}, learner.run(batch_of(body, tensors), "policy", body["temperature"], *coefs)
+        return learner.run(batch_of(body, tensors), "policy", body["temperature"], *coefs)
     if kind == "update":
         norm, applied = learner.update(body["learningRate"])
         return {"gradNorm": norm if applied else None, "applied": applied}, {}
@@ -554,9 +607,11 @@ def main():
                 learner, reply = open_learner(body, tensors, ranks), ({}, {})
             else:
                 reply = answer(learner, kind, body, tensors, ranks)
-        except torch.OutOfMemoryError as error:
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
             fail(
-                f"rank {ranks.rank} ran out of GPU memory ({str(error).splitlines()[0]})",
+                f"rank {ranks.rank} ran out of memory ({str(error).splitlines()[0]})",
                 "learner",
                 "lower learner.tokensPerPass or set learner.gradientCheckpointing: true and go on with --resume, "
                 "or start anew with less learner.maxTreeTokens or learner.dtype: bfloat16",
