@@ -73,7 +73,7 @@ async function measure(python: string, versions: Record<string, string>, scratch
     const learner = await openLearner(MODEL, policy);
     try {
       console.log('comparing sampler and learner …');
-      const endpoint = createEndpoint({ baseUrl: vllm.url, deadlineMs: 60_000, maxConcurrent: 1 });
+      const endpoint = createEndpoint({ baseUrl: vllm.url, deadlineMs: 600_000, maxConcurrent: 1 });
       const models = { base: BASE_MODEL, adapter: 'policy' };
       const load = () => endpoint.loadAdapter('policy', join(adapters, 'policy'));
       const found = await measureMismatch(vllm.url, models, load, learner, prompts, TEMPERATURES);

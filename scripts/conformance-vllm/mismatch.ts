@@ -83,7 +83,7 @@ export async function measureMismatch(
   prompts: number[][],
   temperatures: readonly number[],
 ): Promise<Mismatch[]> {
-  const endpoint = createEndpoint({ baseUrl: url, deadlineMs: 60_000, maxConcurrent: 32 });
+  const endpoint = createEndpoint({ baseUrl: url, deadlineMs: 600_000, maxConcurrent: 32 });
   const found: Mismatch[] = [];
   for (const model of ['base', 'adapter'] as const) {
     if (model === 'adapter') await loadAdapter();

@@ -87,7 +87,7 @@ const trainArguments = (url: string, runs: string): string[] => {
 
 /** Trains below `runs` with the server at `url`, and takes the run folder apart. `say`: lines for the user. */
 export async function trainOn(url: string, modelFolder: string, runs: string, say: (line: string) => void) {
-  const endpoint = createEndpoint({ baseUrl: url, deadlineMs: 60_000, maxConcurrent: 8 });
+  const endpoint = createEndpoint({ baseUrl: url, deadlineMs: 600_000, maxConcurrent: 8 });
   const listed = new Set<string>();
   const watch = setInterval(() => {
     endpoint.listModels().then(
