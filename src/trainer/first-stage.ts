@@ -1,4 +1,4 @@
-/** The first stage as the configuration says: BM25 alone, or together with embeddings, whose vectors of the corpus are kept. */
+/** The first stage of retrieval: BM25 alone, or together with embeddings, whose vectors of the corpus are kept. */
 import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -9,12 +9,37 @@ import type { Config } from '../config/schema.ts';
 import { readSafetensors, safetensorsChunks } from '../engine/safetensors.ts';
 import type { Tensor } from '../engine/types.ts';
 import type { Corpus } from '../env/corpus.ts';
-import type { Bm25Retriever } from '../env/retrieval/bm25.ts';
+import { type Bm25Retriever, createBm25Retriever } from '../env/retrieval/bm25.ts';
 import { createHybridRetriever, type Embedder, embeddedText } from '../env/retrieval/hybrid.ts';
-import type { Retriever } from '../env/types.ts';
+import type { Query, Retriever } from '../env/types.ts';
 import { createEmbedder } from '../rollout/embedder.ts';
 import { assistantKey, keptFolder } from './assistants.ts';
+import type { EnvironmentOptions } from './environment.ts';
 
+/** BM25 over the corpus as the section `retrieval` says. */
+export function lexicalStage(
+  { retrieval: { k1, b, anchor, lawBoost } }: Config,
+  corpus: Corpus,
+  { rewriteWeight, like }: Pick<EnvironmentOptions, 'rewriteWeight' | 'like'>,
+): Bm25Retriever {
+  const weights = { ...anchor, ...(rewriteWeight === undefined ? {} : { rewrite: rewriteWeight }) };
+  return createBm25Retriever(corpus, { k1, b, anchor: weights, lawBoost }, like?.retriever.index);
+}
+
+/**
+ * By gold article its best rank, from 0, in the whole corpus over several searches for one question; null where there
+ * is no search.
+ */
+export function bestGoldRanks(
+  { query: original, gold }: Pick<Query, 'query' | 'gold'>,
+  searches: readonly string[],
+  retriever: Bm25Retriever,
+): (number | null)[] {
+  const ranks = [...new Set(searches)].map((rewrite) => retriever.ranksOf({ original, rewrite }, gold));
+  return gold.map((_, g) => (ranks.length === 0 ? null : Math.min(...ranks.map((of) => of[g]!)) - 1));
+}
+
+/** `lexical` alone, or together with the embeddings that the configuration names. */
 export function firstStage(
   config: Config,
   corpus: Corpus,

@@ -16,7 +16,7 @@ import { createStatuteSearch } from '../env/lawyer/statute-search.ts';
 import type { Judge } from '../env/lawyer/types.ts';
 import { votesJudge } from '../env/lawyer/votes-judge.ts';
 import { targetSource } from '../env/malr/demonstration-targets.ts';
-import { type Bm25Retriever, createBm25Retriever } from '../env/retrieval/bm25.ts';
+import type { Bm25Retriever } from '../env/retrieval/bm25.ts';
 import { createLexicalReranker } from '../env/retrieval/lexical-rerank.ts';
 import { mineTerms } from '../env/terms.ts';
 import type { Query } from '../env/types.ts';
@@ -26,7 +26,7 @@ import { scoreLawyerEpisode } from '../reward/lawyer/ledger.ts';
 import { RolloutFailure } from '../rollout/rollout-failure.ts';
 import { openAssistant } from './assistants.ts';
 import type { Environment, EnvironmentData, EnvironmentOptions } from './environment.ts';
-import { firstStage } from './first-stage.ts';
+import { bestGoldRanks, firstStage, lexicalStage } from './first-stage.ts';
 
 type LawyerEnv = Extract<Config['env'], { kind: 'lawyer' }>;
 
@@ -38,23 +38,51 @@ export function lawyerConfig({ kind: _, precedents: __, ...settings }: LawyerEnv
 export function lawyerEnvironment(
   config: Config,
   data: EnvironmentData,
-  { rewriteWeight, like, say = () => {} }: EnvironmentOptions,
+  options: EnvironmentOptions,
 ): Environment {
-  const { env, reward: paid, retrieval, assistants } = config;
+  const { env, reward: paid } = config;
   if (env.kind !== 'lawyer' || paid.kind !== 'lawyer')
     throw new Error(`not for ${env.kind} and ${paid.kind}`);
   const { corpus, precedents, references } = data;
-  const { k1, b, anchor, lawBoost, topK, keep } = retrieval;
-  const weights = { ...anchor, ...(rewriteWeight === undefined ? {} : { rewrite: rewriteWeight }) };
-  const retriever = createBm25Retriever(corpus, { k1, b, anchor: weights, lawBoost }, like?.retriever.index);
-  const model = (role: 'judge' | 'critic' | 'condenser' | 'reranker'): Assistant | null => {
-    const settings = assistants[role];
-    if (!settings) return null;
-    const { maxTokens, temperature } = settings;
-    return { chat: openAssistant(config, role, settings, say), maxTokens, temperature };
+  const { say = () => {} } = options;
+  const retriever = lexicalStage(config, corpus, options);
+  const critic = assistantOf(config, 'critic', say);
+  const tools = toolsOf(config, env, data, retriever, say);
+  const settings = lawyerConfig(env);
+  const { kind: _, articles, tokenAllowance, queryAllowance, ...weights } = paid;
+  const reward: LawyerRewardConfig = { articles, tokenAllowance, queryAllowance, weights };
+  const source = once(() => targetSource(corpus.byId, mineTerms(corpus.articles)));
+  return {
+    retriever,
+    runEpisode: (query, policy) => runLawyerEpisode(query, tools, policy, settings),
+    async score(episode, query) {
+      return scoreLawyerEpisode(episode, query, reward, {
+        goldRanks: bestGoldRanks(query, statuteQueries(episode), retriever),
+        reference: references?.get(query.id) ?? null,
+        judgment: await judgmentOf(episode, query, critic),
+      });
+    },
+    demonstrate: (queries, played) =>
+      demonstrateLawyer(queries, tools, { config: settings, source: source(), ...played }),
+    worth: ({ terms }) => terms.find(({ name }) => name === 'answerAccuracy')!.raw,
+    standIns: standInNotes(config, tools, precedents),
   };
-  const [reranker, condenser, critic] = [model('reranker'), model('condenser'), model('critic')];
-  const tools: LawyerTools = {
+}
+
+type Say = NonNullable<EnvironmentOptions['say']>;
+
+function toolsOf(
+  config: Config,
+  env: LawyerEnv,
+  data: EnvironmentData,
+  retriever: Bm25Retriever,
+  say: Say,
+): LawyerTools {
+  const { corpus, precedents } = data;
+  const { k1, b, topK, keep } = config.retrieval;
+  const reranker = assistantOf(config, 'reranker', say);
+  const condenser = assistantOf(config, 'condenser', say);
+  return {
     statutes: createStatuteSearch({
       retriever: firstStage(config, corpus, retriever, say),
       corpus,
@@ -71,28 +99,21 @@ export function lawyerEnvironment(
           ...env.precedents,
         })
       : null,
-    judge: judgeOf(model('judge'), data, retriever),
+    judge: judgeOf(assistantOf(config, 'judge', say), data, retriever),
     hasArticle: (id) => corpus.byId.has(id),
   };
-  const settings = lawyerConfig(env);
-  const { kind: _, articles, tokenAllowance, queryAllowance, ...rewardWeights } = paid;
-  const reward: LawyerRewardConfig = { articles, tokenAllowance, queryAllowance, weights: rewardWeights };
-  const source = once(() => targetSource(corpus.byId, mineTerms(corpus.articles)));
-  return {
-    retriever,
-    runEpisode: (query, policy) => runLawyerEpisode(query, tools, policy, settings),
-    async score(episode, query) {
-      return scoreLawyerEpisode(episode, query, reward, {
-        goldRanks: goldRanks(episode, query, retriever),
-        reference: references?.get(query.id) ?? null,
-        judgment: await judgmentOf(episode, query, critic),
-      });
-    },
-    demonstrate: (queries, options) =>
-      demonstrateLawyer(queries, tools, { config: settings, source: source(), ...options }),
-    worth: ({ terms }) => terms.find(({ name }) => name === 'answerAccuracy')!.raw,
-    standIns: standInNotes(config, tools, precedents),
-  };
+}
+
+/** The model of a role; null where its stand-in works. */
+function assistantOf(
+  config: Config,
+  role: 'judge' | 'critic' | 'condenser' | 'reranker',
+  say: Say,
+): Assistant | null {
+  const settings = config.assistants[role];
+  if (!settings) return null;
+  const { maxTokens, temperature } = settings;
+  return { chat: openAssistant(config, role, settings, say), maxTokens, temperature };
 }
 
 function judgeOf(
@@ -112,14 +133,8 @@ function judgeOf(
   });
 }
 
-/** By gold article its best first-stage rank, from 0, over the statute queries of the episode; null without one. */
-function goldRanks(episode: Episode, query: Query, retriever: Bm25Retriever): (number | null)[] {
-  const asked = episode.rounds.filter(({ agent }) => agent === 'STATUTE').flatMap(({ queries }) => queries);
-  const ranks = [...new Set(asked)].map((rewrite) =>
-    retriever.ranksOf({ original: query.query, rewrite }, query.gold),
-  );
-  return query.gold.map((_, g) => (ranks.length === 0 ? null : Math.min(...ranks.map((of) => of[g]!)) - 1));
-}
+const statuteQueries = ({ rounds }: Episode): string[] =>
+  rounds.filter(({ agent }) => agent === 'STATUTE').flatMap(({ queries }) => queries);
 
 /** A judge that fails makes a failed trajectory, never a 0. */
 async function judgmentOf(episode: Episode, query: Query, critic: Assistant | null) {

@@ -4,8 +4,9 @@ import type { Config } from '../config/schema.ts';
 import type { Episode } from '../env/episode.ts';
 import type { MalrConfig } from '../env/malr/config.ts';
 import { demonstrate } from '../env/malr/demonstrate.ts';
+import { targetSource } from '../env/malr/demonstration-targets.ts';
 import { type MalrTools, runEpisode } from '../env/malr/episode.ts';
-import { type Bm25Retriever, createBm25Retriever } from '../env/retrieval/bm25.ts';
+import type { Bm25Retriever } from '../env/retrieval/bm25.ts';
 import { topHits } from '../env/retrieval/bm25-index.ts';
 import { createLexicalReranker } from '../env/retrieval/lexical-rerank.ts';
 import { rankPool } from '../env/retrieval/rank-pool.ts';
@@ -14,7 +15,7 @@ import type { Query } from '../env/types.ts';
 import type { RewardConfig } from '../reward/config.ts';
 import { type RetrievalFacts, scoreEpisode } from '../reward/ledger.ts';
 import type { Environment, EnvironmentData, EnvironmentOptions } from './environment.ts';
-import { firstStage } from './first-stage.ts';
+import { bestGoldRanks, firstStage, lexicalStage } from './first-stage.ts';
 
 const malrConfig = (env: MalrEnv, { retrieval }: Config): MalrConfig => {
   const { kind: _, ...malr } = env;
@@ -32,20 +33,20 @@ export const rewardConfig = ({ kind: _, credit: __, recallAt, ...weights }: Malr
 export function malrEnvironment(
   config: Config,
   { corpus }: EnvironmentData,
-  { rewriteWeight, like, say = () => {} }: EnvironmentOptions,
+  options: EnvironmentOptions,
 ): Environment {
   const { env, reward: paid } = config;
   if (env.kind !== 'malr' || paid.kind !== 'malr') throw new Error(`not for ${env.kind} and ${paid.kind}`);
-  const { k1, b, anchor, lawBoost, rerank, keep } = config.retrieval;
-  const weights = { ...anchor, ...(rewriteWeight === undefined ? {} : { rewrite: rewriteWeight }) };
-  const retriever = createBm25Retriever(corpus, { k1, b, anchor: weights, lawBoost }, like?.retriever.index);
+  const { rerank, keep } = config.retrieval;
+  const { say = () => {} } = options;
+  const retriever = lexicalStage(config, corpus, options);
   const tools: MalrTools = {
     retriever: firstStage(config, corpus, retriever, say),
     reranker: createLexicalReranker(corpus, retriever.index, { alpha: rerank.alpha }),
     article: (id) => corpus.byId.get(id),
     rankPool: (searches) => rankPool(searches),
   };
-  const terms = once(() => mineTerms(corpus.articles));
+  const source = once(() => targetSource(corpus.byId, mineTerms(corpus.articles)));
   const malr = malrConfig(env, config);
   const reward = rewardConfig(paid);
   return {
@@ -53,13 +54,8 @@ export function malrEnvironment(
     runEpisode: (query, policy) => runEpisode(query, tools, policy, malr),
     score: async (episode, query) =>
       scoreEpisode(episode, query.gold, reward, retrievalFacts(episode, query, retriever, reward, keep)),
-    demonstrate: (queries, options) =>
-      demonstrate(queries, tools, {
-        config: malr,
-        articles: corpus.byId,
-        terms: terms(),
-        ...options,
-      }),
+    demonstrate: (queries, played) =>
+      demonstrate(queries, tools, { config: malr, source: source(), ...played }),
     // The player that knows the gold is LegalMALR's own way of a warm start, not in place of a model.
     standIns: [],
     worth: ({ terms }) => terms.find(({ name }) => name === 'recall')!.raw,
@@ -74,18 +70,18 @@ function retrievalFacts(
   { weights: { marginal, searchRank } }: RewardConfig,
   keep: number,
 ): RetrievalFacts {
-  const request = (rewrite: string) => ({ original: query.query, rewrite });
   const out: RetrievalFacts = {};
   if (marginal !== 0) {
-    const hits = topHits(retriever.index, retriever.scores(request(query.query)), keep);
+    const hits = topHits(
+      retriever.index,
+      retriever.scores({ original: query.query, rewrite: query.query }),
+      keep,
+    );
     out.originalIds = hits.map(({ id }) => id);
   }
   if (searchRank !== 0) {
-    const searched = [...new Set(episode.rounds.flatMap(({ queries }) => queries))];
-    const ranks = searched.map((text) => retriever.ranksOf(request(text), query.gold));
-    out.goldRanks = query.gold.map((_, g) =>
-      ranks.length === 0 ? null : Math.min(...ranks.map((of) => of[g]!)) - 1,
-    );
+    const searches = episode.rounds.flatMap(({ queries }) => queries);
+    out.goldRanks = bestGoldRanks(query, searches, retriever);
   }
   return out;
 }

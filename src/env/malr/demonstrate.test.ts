@@ -203,8 +203,7 @@ describe('demonstrate', () => {
   };
   const options = {
     config: malrConfig,
-    articles,
-    terms,
+    source,
     rollouts: 30,
     seed: 5,
   };

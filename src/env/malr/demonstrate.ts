@@ -8,17 +8,10 @@
 import { type Random, stream } from '../../base/random.ts';
 import { type DemonstratedEpisode, recordedPolicy } from '../demonstration.ts';
 import { lawKind, lawOf } from '../law-name.ts';
-import type { TermTable } from '../terms.ts';
 import type { Article, Query, Reranker } from '../types.ts';
 import { type Action, offeredActions } from './agents.ts';
 import type { MalrConfig } from './config.ts';
-import {
-  decomposeTarget,
-  rewriteTarget,
-  supportTarget,
-  type TargetSource,
-  targetSource,
-} from './demonstration-targets.ts';
+import { decomposeTarget, rewriteTarget, supportTarget, type TargetSource } from './demonstration-targets.ts';
 import { type MalrTools, runEpisode } from './episode.ts';
 
 export interface PlayerInput {
@@ -121,8 +114,7 @@ function actionWeights({ golds, ran, round, coverage, poolSize }: PlanState): Re
 
 export interface DemonstrateOptions {
   config: MalrConfig;
-  articles: ReadonlyMap<string, Article>;
-  terms: TermTable;
+  source: TargetSource;
   /** Episodes per question, ≥ 1. */
   rollouts: number;
   seed: number;
@@ -137,7 +129,7 @@ export async function demonstrate(
   tools: MalrTools,
   options: DemonstrateOptions,
 ): Promise<DemonstratedEpisode[]> {
-  const source = targetSource(options.articles, options.terms);
+  const { source } = options;
   const offered = offeredActions(options.config);
   const played: DemonstratedEpisode[] = [];
   for (const query of queries) {
