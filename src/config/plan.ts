@@ -96,7 +96,7 @@ const SERVER_GRAPHS = 2;
 /** Node, onnxruntime and the program itself. */
 const PROGRAM_BYTES = 250e6;
 /** The searchable corpus: texts, postings and vocabulary, for a character of text. */
-const BYTES_PER_CHAR = 28;
+const BYTES_PER_CHAR = 70;
 /** Limits of the embedded server (serve/server.ts). */
 const SERVER = { rows: 256, cacheBytes: 2 ** 30, promptCacheBytes: 2 ** 26, prefillTokens: 8192 };
 /** Share of a pass's positions that carry loss: sampled tokens against prompts. */
@@ -112,7 +112,7 @@ const ROW_SHARE = 0.5;
  *                with layer = 5 d + 6 q + 5 kv + 4 f and head = 4 × vocabulary × ½ / rowChunks
  *                scoring: tokensPerPass × 4 × [ 0.6 × layer + heads × maxTreeTokens + ½ × head ] beside it
  *   serving      keys and values of the sequences under way, cached prompts, and twice what a prefill needs
- *   data         the program, and 28 bytes a character of the corpus
+ *   data         the program, and 70 bytes a character of the corpus
  *
  * with d hidden, q and kv the widths of queries and keys, f intermediate. What one position keeps for the
  * backward pass was counted in the graph, and held against the measured peak of several shapes: within 15 %,
