@@ -62,7 +62,7 @@ export function firstStage(
 }
 
 /** The vectors of the texts, from the file where it holds so many, else asked for and kept. A damaged file is told. */
-export async function keptVectors(
+async function keptVectors(
   path: string,
   embedder: Embedder,
   texts: readonly string[],

@@ -27,7 +27,7 @@ export interface SuperviseOptions {
 }
 
 /** Beside the adapter's two files: what it was made from. */
-export const SFT_FACTS = 'sft.json';
+const SFT_FACTS = 'sft.json';
 
 /**
  * Trains and writes the folder, which appears when it is whole. UserError for a configuration without `sft`, and

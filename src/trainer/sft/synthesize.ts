@@ -82,7 +82,7 @@ export interface SynthesisReport {
 }
 
 /** Which texts of a source hold too much of a test text. */
-export function contaminationOf(
+function contaminationOf(
   { name, texts }: Source,
   tests: readonly TestText[],
   prints: Fingerprints,
@@ -127,10 +127,6 @@ export async function synthesize(
   });
   const refused = new Set(questions.refused.map(({ id }) => id));
   const clean = queries.filter(({ id }) => !refused.has(id));
-  const episodes = { played: 0, kept: 0, failed: 0, invalid: 0, wrong: 0, contaminated: 0 };
-  const failures: string[] = [];
-  const worths: number[] = [];
-  const good: { record: DemonstrationRecord; worth: number }[] = [];
   const limit = createLimit(options.concurrency);
   let done = 0;
   const played = await Promise.all(
@@ -143,26 +139,7 @@ export async function synthesize(
       }),
     ),
   );
-  for (const result of played.flat()) {
-    episodes.played++;
-    if ('failure' in result) {
-      episodes.failed++;
-      if (failures.length < TOLD_FAILURES) failures.push(result.failure);
-      continue;
-    }
-    const { one, ledger } = result;
-    const worth = environment.worth(ledger);
-    worths.push(worth);
-    if (one.episode.termination.kind === 'invalid') episodes.invalid++;
-    else if (worth < accept) episodes.wrong++;
-    else good.push({ record: demonstrationRecord(one, teacher.name, ledger), worth });
-  }
-  if (episodes.played > 0 && episodes.failed === episodes.played)
-    throw new UserError(
-      `every episode failed, the first with ${failures[0]}`,
-      teacher.name,
-      'check the teacher and the tools',
-    );
+  const { episodes, failures, worths, good } = sorted(played.flat(), environment, teacher, accept);
   const nameOf = ({ queryId, rollout }: DemonstrationRecord): string => `${queryId}/${rollout}`;
   const written = check({
     name: "the teacher's calls",
@@ -196,6 +173,34 @@ export async function synthesize(
     },
   };
   return { records: kept.map(({ record }) => record), report };
+}
+
+/** Episodes by what became of them; what is right still awaits the check of its texts. */
+function sorted(played: readonly Played[], environment: Environment, { name }: Teacher, accept: number) {
+  const episodes = { played: played.length, kept: 0, failed: 0, invalid: 0, wrong: 0, contaminated: 0 };
+  const failures: string[] = [];
+  const worths: number[] = [];
+  const good: { record: DemonstrationRecord; worth: number }[] = [];
+  for (const result of played) {
+    if ('failure' in result) {
+      episodes.failed++;
+      if (failures.length < TOLD_FAILURES) failures.push(result.failure);
+      continue;
+    }
+    const { one, ledger } = result;
+    const worth = environment.worth(ledger);
+    worths.push(worth);
+    if (one.episode.termination.kind === 'invalid') episodes.invalid++;
+    else if (worth < accept) episodes.wrong++;
+    else good.push({ record: demonstrationRecord(one, name, ledger), worth });
+  }
+  if (played.length > 0 && episodes.failed === played.length)
+    throw new UserError(
+      `every episode failed, the first with ${failures[0]}`,
+      name,
+      'check the teacher and the tools',
+    );
+  return { episodes, failures, worths, good };
 }
 
 const precedentsShown = ({ rounds }: DemonstrationRecord): string =>
