@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { expect, test } from 'vitest';
+import { interruptible } from './interrupt.ts';
 
 /** A process that stops whole when interrupted: it says so, and ends after a wait that a second signal cuts. */
 const PROGRAM = `
@@ -63,4 +64,32 @@ test('when the reader of the output leaves: as by SIGTERM, and quietly where not
     expect(await once(child, 'exit')).toEqual([code, null]);
     expect(output()).not.toContain('Error');
   }
+});
+
+test('interruptible work: 0 when done, the code of the signal that ended it, and what else it failed with', async () => {
+  const ended = (signal: AbortSignal) => {
+    process.emit('SIGTERM', 'SIGTERM');
+    signal.throwIfAborted();
+  };
+  const names: string[] = [];
+  const run = (work: (signal: AbortSignal) => void) =>
+    interruptible(
+      (name) => names.push(name),
+      async (signal) => work(signal),
+    );
+  const listening = process.listenerCount('SIGTERM');
+  expect(await run(() => {})).toBe(0);
+  expect(await run(ended)).toBe(143);
+  const fails = () => {
+    throw new Error('down');
+  };
+  await expect(run(fails)).rejects.toThrow('down');
+  await expect(
+    run(() => {
+      process.emit('SIGTERM', 'SIGTERM');
+      fails();
+    }),
+  ).rejects.toThrow('down');
+  expect(names).toEqual(['SIGTERM', 'SIGTERM']);
+  expect(process.listenerCount('SIGTERM')).toBe(listening);
 });

@@ -38,6 +38,27 @@ export function onInterrupt(onFirst: (name: Name) => void): Interrupt {
 }
 
 /**
+ * Runs `work` with a signal that fires at the first SIGINT or SIGTERM; gives 0, or 130 or 143 where the work ended by
+ * that signal. Rejects with whatever else ended it.
+ */
+export async function interruptible(
+  onFirst: (name: Name) => void,
+  work: (signal: AbortSignal) => Promise<void>,
+): Promise<number> {
+  const { signal, exitCode, stop } = onInterrupt(onFirst);
+  try {
+    await work(signal);
+    return 0;
+  } catch (error) {
+    const code = exitCode();
+    if (code === null || error !== signal.reason) throw error;
+    return code;
+  } finally {
+    stop();
+  }
+}
+
+/**
  * When stdout takes no more, because its reader left (`| head`) or its disk is full, the command ends as by
  * SIGTERM: training leaves a checkpoint, and what does not listen ends at once.
  */

@@ -2,7 +2,7 @@
 import { loadConfig } from '../config/load.ts';
 import { createScreen } from '../report/progress.ts';
 import { superviseAdapter } from '../trainer/sft/supervise-adapter.ts';
-import { onInterrupt } from './interrupt.ts';
+import { interruptible } from './interrupt.ts';
 import type { Streams } from './main.ts';
 
 export interface SftCommandOptions {
@@ -22,17 +22,9 @@ export async function sftCommand(
   const given = demonstrations === undefined ? [] : [`sft.demonstrations=${JSON.stringify(demonstrations)}`];
   const config = loadConfig(file, { ...options, set: [...options.set, ...given] });
   const screen = createScreen(streams.stdout, () => performance.now());
-  const interrupt = onInterrupt((name) => screen.print(`${name}: stopping; nothing is written`));
-  const { signal } = interrupt;
-  try {
+  const onFirst = (name: string): void => screen.print(`${name}: stopping; nothing is written`);
+  return interruptible(onFirst, async (signal) => {
     await superviseAdapter({ config, out, screen, signal });
     screen.print(`the adapter is in ${out}; GRPO starts from it with --set sft=null --set lora.start=${out}`);
-    return 0;
-  } catch (error) {
-    const code = interrupt.exitCode();
-    if (code === null || error !== signal.reason) throw error;
-    return code;
-  } finally {
-    interrupt.stop();
-  }
+  });
 }

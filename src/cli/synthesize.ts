@@ -13,7 +13,7 @@ import { writeDemonstrations } from '../trainer/sft/demonstration-file.ts';
 import { synthesisText } from '../trainer/sft/synthesis-text.ts';
 import { type Source, synthesize, type TestText } from '../trainer/sft/synthesize.ts';
 import { teacherOf } from '../trainer/sft/teacher.ts';
-import { onInterrupt } from './interrupt.ts';
+import { interruptible } from './interrupt.ts';
 import type { Streams } from './main.ts';
 
 export interface SynthesizeCommandOptions {
@@ -41,9 +41,8 @@ export async function synthesizeCommand(
   if (existsSync(out) && !options.force)
     throw new UserError('is there already', out, 'give another --out, or --force to replace it');
   const screen = createScreen(streams.stdout, () => performance.now());
-  const interrupt = onInterrupt((name) => screen.print(`${name}: stopping; nothing is written`));
-  const { signal } = interrupt;
-  try {
+  const onFirst = (name: string): void => screen.print(`${name}: stopping; nothing is written`);
+  return interruptible(onFirst, async (signal) => {
     // What it is to make may be named there already.
     const data = await loadData({ ...config, sft: undefined });
     const tests = [...heldOut(config, data), ...(await Promise.all(options.test.map(testTexts))).flat()];
@@ -71,14 +70,7 @@ export async function synthesizeCommand(
       );
     await writeDemonstrations(out, records);
     screen.print(`${records.length} episodes in ${out}, the report beside it`);
-    return 0;
-  } catch (error) {
-    const code = interrupt.exitCode();
-    if (code === null || error !== signal.reason) throw error;
-    return code;
-  } finally {
-    interrupt.stop();
-  }
+  });
 }
 
 const heldOut = (config: Config, { validation }: Data): TestText[] =>
