@@ -11,7 +11,8 @@ import type { Article } from '../env/types.ts';
 import { buildTokenizer, writeTokenizer } from '../rollout/build-tokenizer.ts';
 import { loadChatTemplate, renderPromptIds } from '../rollout/chat-template.ts';
 import { loadTokenizer } from '../rollout/tokenizer.ts';
-import { pretrainSampler, pseudoQuestion } from './pretrain-text.ts';
+import { pretrainSampler } from './pretrain-text.ts';
+import { pseudoQuestion } from './pseudo-question.ts';
 
 const articles: Article[] = [
   {
