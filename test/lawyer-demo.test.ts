@@ -70,6 +70,7 @@ describe('the Lawyer on the demo', () => {
       'training questions',
       'precedents',
       "the teacher's calls",
+      'precedents shown to it',
     ]);
     expect(records.every(({ termination }) => termination.kind !== 'invalid')).toBe(true);
     const again = await lexpo('synthesize', [], '--out', demonstrations);
