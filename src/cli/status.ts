@@ -12,6 +12,7 @@ import { currentChampion, readHistory, registryAt } from '../trainer/retrain/reg
 import { listSchedules } from '../trainer/retrain/schedule.ts';
 import { onInterrupt } from './interrupt.ts';
 import type { Streams } from './main.ts';
+import { readRetrainJob } from './status/read-job.ts';
 import { type PoolStatus, readPool } from './status/read-pool.ts';
 import { readReplicas } from './status/read-replicas.ts';
 import { readRun } from './status/read-run.ts';
@@ -90,6 +91,7 @@ async function readStatus(config: Config, now: number): Promise<Status> {
       (at) => nextOf(at, name),
     ));
   const registry = retrain && registryAt(retrain.registry);
+  const job = retrain ? readRetrainJob({ ...config, retrain }, now) : null;
   const serve = retrain?.serve;
   const serving = serve
     ? await readReplicas(
@@ -111,6 +113,7 @@ async function readStatus(config: Config, now: number): Promise<Status> {
     retrain: registry
       ? {
           champion: currentChampion(registry),
+          job,
           last: last ? recordLine(last) : null,
           next: next ?? null,
           servers: serving.map(({ url, problem, adapters }) => ({ url, problem, adapters })),

@@ -11,6 +11,7 @@ import { readPool } from '../../src/cli/status/read-pool.ts';
 import { readReplicas } from '../../src/cli/status/read-replicas.ts';
 import { status } from '../../src/cli/status.ts';
 import { captureStreams } from '../../src/cli/test-support.ts';
+import { RolloutFailure } from '../../src/rollout/rollout-failure.ts';
 import { createStage, POLICY, QUERIES, type Stage } from './pool-support.ts';
 import { hasRedis, type RedisServer, startRedis } from './redis-server.ts';
 
@@ -64,6 +65,29 @@ describe.skipIf(!hasRedis)('the status of a pool', () => {
     expect(minutes[0]! + minutes[1]!).toBeGreaterThanOrEqual(4);
     expect((await look(after + 180_000)).doneLastMinute).toBe(0);
     expect(await redis.exists('test:run-rollouts:meta')).toBe(1);
+    redis.disconnect();
+  });
+});
+
+describe.skipIf(!hasRedis)('attempts that fail', () => {
+  it('are counted in their minute though they are tried again, and the counter goes by itself', async () => {
+    const redis = new Redis(server.port);
+    const pool = await stage.pool();
+    const before = Date.now();
+    let calls = 0;
+    const down = async (): Promise<undefined> => {
+      if (calls++ < 3) throw new RolloutFailure('connection', 'refused');
+      return undefined;
+    };
+    await stage.worker(down, { concurrency: 1, backoffMs: 10 });
+    await pool.rollOutGroup({ query: QUERIES[0]!, policy: POLICY, step: 1, size: 2, firstMember: 0 });
+    const failedAt = async (at: number) => (await readPool(redis, 'test', 'run', at)).failedLastMinute;
+    // Seen from the minute that follows; they may lie on both sides of a full one.
+    const seen = async () => (await failedAt(before + 60_000)) + (await failedAt(before + 120_000));
+    await waitFor(async () => (await seen()) >= 3);
+    expect(await failedAt(before + 600_000)).toBe(0);
+    const [key] = await redis.keys('test:failed:run:*');
+    expect(await redis.ttl(key!)).toBeGreaterThan(60);
     redis.disconnect();
   });
 });

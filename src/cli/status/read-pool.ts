@@ -6,6 +6,7 @@ import {
   announcementKey,
   announcementSchema,
   countsKey,
+  failedKey,
   queueNames,
 } from '../../rollout/pool/job.ts';
 
@@ -35,7 +36,8 @@ export interface PoolStatus {
   workers: WorkerStatus[];
   /** Rollouts that ended well in the last whole minute, by the workers' counter; null: none was counted yet. */
   doneLastMinute: number | null;
-  failedLastMinute: number | null;
+  /** Attempts that failed in the last whole minute, those that are tried again included. */
+  failedLastMinute: number;
   /** Over the life of the run: results that came when their job had one. */
   duplicates: number;
   oldest: { job: string; state: keyof QueueCounts; ageMs: number } | null;
@@ -59,8 +61,8 @@ export async function readPool(redis: Redis, prefix: string, run: string, now: n
       rollouts: await countsOf(rollouts),
       groups: await countsOf(groups),
       workers: await workersOf(rollouts, active),
-      doneLastMinute: await lastMinute(rollouts, 'completed', now),
-      failedLastMinute: await lastMinute(rollouts, 'failed', now),
+      doneLastMinute: await doneLastMinute(rollouts, now),
+      failedLastMinute: Number((await redis.get(failedKey(prefix, run, now - 60_000))) ?? 0),
       duplicates: Number((await redis.hget(countsKey(prefix, run), 'duplicates')) ?? 0),
       oldest: await oldestOf(rollouts, now),
     };
@@ -99,8 +101,8 @@ async function workersOf(queue: Queue, active: readonly Job[]): Promise<WorkerSt
 }
 
 /** The counter's newest whole minute; 0 when its newest is an older one. */
-async function lastMinute(queue: Queue, kind: 'completed' | 'failed', now: number): Promise<number | null> {
-  const { meta, data } = await queue.getMetrics(kind, 0, 0);
+async function doneLastMinute(queue: Queue, now: number): Promise<number | null> {
+  const { meta, data } = await queue.getMetrics('completed', 0, 0);
   if (meta.count === 0) return null;
   const minutes = Math.floor(now / 60_000) - Math.floor(meta.prevTS / 60_000);
   if (minutes <= 0) return data[0] ?? 0;

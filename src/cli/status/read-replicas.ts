@@ -7,12 +7,14 @@ export interface ReplicaStatus {
   url: string;
   /** The trainer sends rollouts to it; null: no trainer says. */
   inRotation: boolean | null;
-  /** Why it does not answer; null: it does. */
+  /** That it does not answer, and why, or that it refuses; null: it lists its adapters. */
   problem: string | null;
   adapters: string[];
 }
 
 const WITHIN_MS = 2_000;
+const refusal = (status: number): string =>
+  `answers ${status}${status === 401 || status === 403 ? ': see the key that apiKeyEnv names' : ''}`;
 const cards = z.looseObject({ data: z.array(z.looseObject({ id: z.string() })) });
 
 /** `announced`: the servers in rotation; null when no trainer told. `key` goes to the servers and nowhere else. */
@@ -31,12 +33,13 @@ export function readReplicas(
           headers: key === undefined ? {} : { authorization: `Bearer ${key}` },
           signal: AbortSignal.timeout(WITHIN_MS),
         });
-        if (!answer.ok) return { url, inRotation, problem: `answers ${answer.status}`, adapters: [] };
+        if (!answer.ok) return { url, inRotation, problem: refusal(answer.status), adapters: [] };
         const ids = cards.parse(await answer.json()).data.map(({ id }) => id);
         return { url, inRotation, problem: null, adapters: ids.filter((id) => id.startsWith(`${run}-`)) };
       } catch (error) {
         const cause = (error as Error).cause;
-        return { url, inRotation, problem: messageOf(cause ?? error), adapters: [] };
+        const problem = `does not answer: ${messageOf(cause ?? error)}`;
+        return { url, inRotation, problem, adapters: [] };
       }
     }),
   );

@@ -18,7 +18,7 @@ const pool: NonNullable<Status['pool']> = {
   groups: counts,
   workers: [],
   doneLastMinute: 48,
-  failedLastMinute: null,
+  failedLastMinute: 0,
   duplicates: 0,
   oldest: null,
 };
@@ -50,4 +50,34 @@ test('a run at work: step, policy, how old its samples are, how long it is quiet
   );
   expect(text).toContain('asked for 1 version behind the newest adapter');
   expect(statusText({ ...base, staleness: 2 })).toContain('asked for 2 versions behind');
+});
+
+test('attempts that failed are told though no rollout ended well', () => {
+  const none = { ...pool, doneLastMinute: null };
+  expect(statusText({ ...base, pool: none })).toContain('no rollout was counted yet');
+  expect(statusText({ ...base, pool: { ...none, failedLastMinute: 7 } })).toContain(
+    '0 rollouts in the last whole minute, 7 attempts failed',
+  );
+});
+
+test('a server is told as it is, once', () => {
+  const server = { url: 'http://a:1', inRotation: null, adapters: [] };
+  const line = (problem: string | null) => statusText({ ...base, replicas: [{ ...server, problem }] });
+  expect(line('answers 401')).toMatch(/http:\/\/a:1 +answers 401 /);
+  expect(line('answers 401')).not.toContain('does not answer');
+  expect(line(null)).toMatch(/http:\/\/a:1 +answers /);
+});
+
+test('a configuration of retraining: its job, and not that nothing runs', () => {
+  const retrain = {
+    champion: 'demo-1-v2',
+    job: 'demo-2 trains (process 7)',
+    last: null,
+    next: null,
+    servers: [],
+  };
+  const text = statusText({ ...base, retrain });
+  expect(text).not.toContain('nothing runs');
+  expect(text).toContain('  job: demo-2 trains (process 7)\n');
+  expect(statusText({ ...base, retrain: { ...retrain, job: null } })).toContain('job: none is under way');
 });

@@ -7,6 +7,8 @@ import type { RunStatus } from './read-run.ts';
 
 export interface RetrainStatus {
   champion: string | null;
+  /** The job under way, or left unfinished, in a line; null: none is. */
+  job: string | null;
   /** What the last job came to, in a line. */
   last: string | null;
   /** ISO times; null: not scheduled. */
@@ -34,7 +36,7 @@ export function statusText(status: Status): string {
   const { name, run, pool, replicas, retrain, staleness } = status;
   const metrics = KEY_METRICS.filter((key) => run.metrics[key] !== undefined);
   const lines = [
-    `${name}: ${stateText(run, pool)}`,
+    `${name}: ${run.state === 'absent' && retrain && !pool ? 'retraining; each job is a run of its own' : stateText(run, pool)}`,
     ...(run.state === 'absent'
       ? []
       : [`step ${run.step} of ${run.steps}, policy ${run.adapter ?? 'none yet'}`]),
@@ -51,6 +53,7 @@ export function statusText(status: Status): string {
     ...(retrain
       ? [
           `retraining: champion ${retrain.champion ?? 'none'}, next ${retrain.next ?? 'not scheduled'}`,
+          `  job: ${retrain.job ?? 'none is under way'}`,
           `  last: ${retrain.last ?? 'no job has ended yet'}`,
           ...retrain.servers.map((server) => `  ${server.url}: ${servingText(server, retrain.champion)}`),
         ]
@@ -90,9 +93,9 @@ function poolLines({ trainer, rollouts, groups, workers, ...rest }: PoolStatus):
   const row = (name: string, { waiting, active, delayed, failed }: QueueCounts): string[] =>
     [name, waiting, active, delayed, failed].map(String);
   const rate =
-    rest.doneLastMinute === null
+    rest.doneLastMinute === null && rest.failedLastMinute === 0
       ? 'no rollout was counted yet'
-      : `${rest.doneLastMinute} rollouts in the last whole minute, ${rest.failedLastMinute ?? 0} attempts failed`;
+      : `${rest.doneLastMinute ?? 0} rollouts in the last whole minute, ${rest.failedLastMinute} attempts failed`;
   return [
     trainer ? `trainer: rolls out ${trainer.policy?.model ?? 'nothing yet'}` : 'trainer: none is at work',
     '',
@@ -122,7 +125,7 @@ function poolLines({ trainer, rollouts, groups, workers, ...rest }: PoolStatus):
 
 function replicaLines(replicas: readonly ReplicaStatus[]): string[] {
   const stateOf = ({ inRotation, problem }: ReplicaStatus): string => {
-    if (problem !== null) return `does not answer: ${problem}`;
+    if (problem !== null) return problem;
     if (inRotation === null) return 'answers';
     return inRotation ? 'in rotation' : 'out of rotation, though it answers: see the log of the trainer';
   };

@@ -66,3 +66,6 @@ export const queueNames = (run: string) => ({ rollouts: `${run}-rollouts`, group
 export const announcementKey = (prefix: string, run: string): string => `${prefix}:runs:${run}`;
 /** A hash of counts, over the whole life of a run: `duplicates`. */
 export const countsKey = (prefix: string, run: string): string => `${prefix}:counts:${run}`;
+/** The number of attempts that failed within a minute; `at`: milliseconds since 1970 of any moment of it. */
+export const failedKey = (prefix: string, run: string, at: number): string =>
+  `${prefix}:failed:${run}:${Math.floor(at / 60_000)}`;

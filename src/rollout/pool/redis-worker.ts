@@ -20,6 +20,7 @@ import {
   differingFacts,
   type Facts,
   factsMark,
+  failedKey,
   jobSchema,
   queueNames,
   type RolloutJob,
@@ -72,6 +73,7 @@ export async function work(options: WorkerOptions): Promise<number> {
   let done = 0;
   const worker = startWorker(options);
   worker.on('completed', () => void done++);
+  worker.on('failed', () => void countFailed(options).catch(() => {}));
   say(`takes rollouts of ${run}`);
   let mismatch: UserError | null = null;
   while (!signal.aborted && mismatch === null) {
@@ -168,6 +170,15 @@ function startWorker(options: WorkerOptions): Worker {
   );
   tellErrors(worker, say);
   return worker;
+}
+
+/** As long as `lexpo status` may ask for it, and longer. */
+const FAILED_SECONDS = 300;
+
+/** BullMQ counts a job that failed for good; most that fail are tried again, and that is what is to be seen. */
+async function countFailed({ redis, prefix, run }: WorkerOptions): Promise<void> {
+  const key = failedKey(prefix, run, Date.now());
+  await redis.multi().incr(key).expire(key, FAILED_SECONDS).exec();
 }
 
 const BACKOFF_MOST_MS = 30_000;

@@ -104,6 +104,12 @@ export async function lockRegistry(
   }
 }
 
+/** Who works in the registry now; null: nobody, as far as this machine can tell. Writes nothing. */
+export function registryHolder(root: string): string | null {
+  const holder = readHolder(join(root, '.lock'));
+  return holder === null || isDead(holder) ? null : nameOf(holder);
+}
+
 function hold(root: string, path: string, me: Holder, fence: number, heartbeatMs: number): RegistryLock {
   const controller = new AbortController();
   const isOurs = (): boolean => readHolder(path)?.token === me.token && lastFence(root) === fence;
