@@ -250,6 +250,24 @@ test('serve refuses a key variable that is not set', async () => {
   expect(err).toContain('environment variable LEXPO_NO_SUCH_KEY: is not set');
 });
 
+test('serve makes the folder of adapters that it has by default, and none that was named', async () => {
+  const here = process.cwd();
+  const empty = mkdtempSync(join(tmpdir(), 'lexpo-serve-'));
+  process.chdir(empty);
+  try {
+    const named = await lexpo('serve', 'none', '--port', '0', '--adapters', 'other');
+    expect(named).toMatchObject({ code: 1 });
+    expect(existsSync('other')).toBe(false);
+    const { code, err } = await lexpo('serve', 'none', '--port', '0');
+    expect(code).toBe(1);
+    expect(err).not.toContain('runs');
+    expect(existsSync('runs')).toBe(true);
+  } finally {
+    process.chdir(here);
+    rmSync(empty, { recursive: true });
+  }
+});
+
 test('build-model says what is missing', async () => {
   const { code, err } = await lexpo('build-model', config, '--set', 'model.build=null');
   expect(code).toBe(1);

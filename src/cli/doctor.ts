@@ -2,6 +2,7 @@
 import type { Config } from '../config/schema.ts';
 import { freeMemory } from '../trainer/memory-plan.ts';
 import type { Model } from '../trainer/prepare.ts';
+import { redisAddress } from '../trainer/redis-address.ts';
 import { runFolder } from '../trainer/run-folder.ts';
 import { checkAssistant, checkPrecedents, configuredAssistants } from './doctor/assistants-check.ts';
 import { type Checklist, createChecklist, findingText, type Outcome } from './doctor/checklist.ts';
@@ -20,6 +21,7 @@ import {
   checkWeights,
 } from './doctor/machine-checks.ts';
 import { checkRedis, checkResults } from './doctor/redis-check.ts';
+import { checkInbox, checkRegistry, checkSchedules } from './doctor/retrain-checks.ts';
 import { checkServing } from './doctor/serving-check.ts';
 import { onInterrupt } from './interrupt.ts';
 import type { Streams } from './main.ts';
@@ -101,7 +103,7 @@ async function runChecks(list: Checklist, file: string, set: string[], machine: 
   );
   if (config.passed && config.value.pool) {
     const pooled = { ...config, value: { ...config.value, pool: config.value.pool } };
-    await list.check('redis', [pooled], (settings) => checkRedis(settings, machine.now()));
+    await list.check('redis', [pooled], (settings) => checkRedis(redisAddress(settings.pool), machine.now()));
     await list.check('results', [pooled], (settings) => checkResults(settings, machine.now()));
   }
   if (config.passed) {
@@ -110,9 +112,12 @@ async function runChecks(list: Checklist, file: string, set: string[], machine: 
     for (const [role, settings] of configuredAssistants(config.value))
       await list.check(`${role} model`, [], () => checkAssistant(role, settings));
   }
-  if (config.passed && config.value.retrain?.serve) {
+  if (config.passed && config.value.retrain) {
     const { retrain, run } = config.value;
-    await list.check('champion servers', [], () => checkServing(retrain, run.name));
+    await list.check('inbox', [], () => checkInbox(retrain));
+    await list.check('registry', [], () => checkRegistry(retrain, machine.now()));
+    await list.check('schedules', [], () => checkSchedules(retrain, run.name, machine.now()));
+    if (retrain.serve) await list.check('champion servers', [], () => checkServing(retrain, run.name));
   }
   const learner = await list.check('learner', [config], checkLearner);
   await endpointChecks(list, { config, model, weights, memory, disk, learner }, machine.now());

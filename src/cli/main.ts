@@ -103,7 +103,10 @@ function createProgram(streams: Streams, exit: (code: number) => void): Command 
     .argument('<model folder>', 'a folder in Hugging Face layout')
     .option('--port <n>', 'port to listen on; 0: any', whole(0, 65_535), 8000)
     .option('--host <address>', 'address to bind to; other than loopback needs a key', '127.0.0.1')
-    .option('--adapters <folder>', 'adapters are loaded from below this folder only', 'runs')
+    .option(
+      '--adapters <folder>',
+      'adapters are loaded from below this folder only (default: runs, made if absent)',
+    )
     .option('--api-key-env <name>', 'environment variable that holds the key that requests must bring')
     .option('--threads <n>', 'threads of the engine', whole(1, 1024), 2)
     .action(async (folder, options) =>

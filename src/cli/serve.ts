@@ -1,4 +1,6 @@
 /** `lexpo serve`: the embedded policy server until it is interrupted. */
+import { mkdir } from 'node:fs/promises';
+import { writeError } from '../base/atomic-write.ts';
 import { UserError } from '../base/errors.ts';
 import { startServer } from '../serve/server.ts';
 import { onInterrupt } from './interrupt.ts';
@@ -7,7 +9,8 @@ import type { Streams } from './main.ts';
 export interface ServeOptions {
   port: number;
   host: string;
-  adapters: string;
+  /** Left out: `runs`, which a first run has still to fill. */
+  adapters?: string;
   threads: number;
   apiKeyEnv?: string;
 }
@@ -21,7 +24,7 @@ export async function serve(modelFolder: string, options: ServeOptions, streams:
   try {
     const server = await startServer({
       modelFolder,
-      adapterRoot: adapters,
+      adapterRoot: adapters ?? (await runsFolder()),
       host,
       port,
       apiKey,
@@ -38,6 +41,15 @@ export async function serve(modelFolder: string, options: ServeOptions, streams:
   } finally {
     interrupt.stop();
   }
+}
+
+const RUNS = 'runs';
+
+async function runsFolder(): Promise<string> {
+  await mkdir(RUNS, { recursive: true }).catch((error: unknown) => {
+    throw writeError(error, RUNS);
+  });
+  return RUNS;
 }
 
 /** The key's value; the key itself never stands on a command line, where others can read it. */

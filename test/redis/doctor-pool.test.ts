@@ -3,6 +3,8 @@ import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { ABSENT, examine, file } from '../../src/cli/test-support-doctor.ts';
+import { loadConfig } from '../../src/config/load.ts';
+import { setSchedule } from '../../src/trainer/retrain/schedule.ts';
 import { hasRedis, type RedisServer, startRedis } from './redis-server.ts';
 
 let server: RedisServer;
@@ -56,6 +58,25 @@ describe.skipIf(!hasRedis)('lexpo doctor with a pool', () => {
       expect(text('redis')).toMatch(/allkeys-lru.*noeviction.*append-only/);
     } finally {
       await loose.stop();
+    }
+  });
+
+  it('looks where schedules are kept, and says when the next job is', async () => {
+    const plain = await startRedis(['--appendonly', 'yes', '--maxmemory-policy', 'noeviction']);
+    const redis = new Redis(plain.port, { maxRetriesPerRequest: null });
+    try {
+      mkdirSync(file('inbox'));
+      const retrain = { inbox: file('inbox'), registry: file('registry'), redis: { url: plain.url } };
+      const before = await examine({ ...ABSENT, retrain });
+      expect(before.statuses).toMatchObject({ inbox: 'ok', registry: 'ok', schedules: 'ok' });
+      expect(before.text('schedules')).toContain('demo is not scheduled');
+      const config = loadConfig(file('run.yaml'), { set: [] });
+      await setSchedule({ redis, prefix: 'lexpo' }, config, { cron: '0 3 * * *', tz: 'UTC' });
+      const { text } = await examine({ ...ABSENT, retrain });
+      expect(text('schedules')).toMatch(/next job \d{4}-\d\d-\d\dT03:00:00/);
+    } finally {
+      redis.disconnect();
+      await plain.stop();
     }
   });
 

@@ -1,13 +1,17 @@
-/** Checks of the section `pool`: Redis, and the folder that trainer and workers share. */
+/** Checks of Redis, and of the folder that trainer and workers share. */
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { writeError } from '../../base/atomic-write.ts';
 import { UserError } from '../../base/errors.ts';
 import type { Config } from '../../config/schema.ts';
-import { addressName, openRedis, withDeadline } from '../../rollout/pool/redis-connection.ts';
+import {
+  addressName,
+  openRedis,
+  type RedisAddress,
+  withDeadline,
+} from '../../rollout/pool/redis-connection.ts';
 import { resultsDir } from '../../trainer/pool.ts';
-import { redisAddress } from '../../trainer/redis-address.ts';
 import type { Passed } from './checklist.ts';
 import { makeFolder } from './endpoint-checks.ts';
 
@@ -22,8 +26,7 @@ type Pooled = Config & { pool: NonNullable<Config['pool']> };
  * Reaches Redis as trainer and workers will, and writes, reads and removes a key under the prefix. Warns of a
  * policy that throws jobs away, and of an append-only file that is off. `now` (milliseconds) names the key.
  */
-export async function checkRedis(config: Pooled, now: number): Promise<Passed<null>> {
-  const address = redisAddress(config.pool);
+export async function checkRedis(address: RedisAddress, now: number): Promise<Passed<null>> {
   const name = addressName(address);
   const notes: string[] = [];
   const redis = await openRedis(address, { withinMs: WITHIN_MS, say: (line) => void notes.push(line) });
@@ -36,7 +39,7 @@ export async function checkRedis(config: Pooled, now: number): Promise<Passed<nu
       return read;
     };
     const read = await withDeadline(
-      refused(roundTrip(), name, address.prefix),
+      refused(roundTrip(), name, address),
       WITHIN_MS,
       `${name} does not answer`,
     );
@@ -53,14 +56,18 @@ export async function checkRedis(config: Pooled, now: number): Promise<Passed<nu
 }
 
 /** What Redis answers with an error to a write is the user's to mend: rights, memory, a replica, a full disk. */
-async function refused<T>(answer: Promise<T>, name: string, prefix: string): Promise<T> {
+async function refused<T>(
+  answer: Promise<T>,
+  name: string,
+  { prefix, section = 'pool.redis' }: RedisAddress,
+): Promise<T> {
   try {
     return await answer;
   } catch (error) {
     throw new UserError(
       `keys of ${prefix} cannot be written (${(error as Error).message})`,
       name,
-      'give the user all commands on the keys of pool.redis.prefix; see that it has memory and is no replica',
+      `give the user all commands on the keys of ${section}.prefix; see that it has memory and is no replica`,
     );
   }
 }

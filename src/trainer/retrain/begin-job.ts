@@ -41,7 +41,7 @@ export async function beginJob(work: Work): Promise<JobAt<'train'> | HistoryReco
   };
   const fresh = pairs.train + pairs.heldOut;
   tools.log(
-    `${files.length} new files: ${fresh} new pairs (${pairs.heldOut} of them held out), ${pairs.known} known already, ${pairs.refused} refused`,
+    `${files.length} new file${files.length === 1 ? '' : 's'}: ${fresh} new pairs (${pairs.heldOut} of them held out), ${pairs.known} known already, ${pairs.refused} refused`,
   );
   lock.check();
   if (sorted.refused.length > 0) {

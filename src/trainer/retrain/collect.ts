@@ -36,7 +36,7 @@ export async function readInbox(
 ): Promise<{ files: InboxFile[]; lines: InboxLine[] }> {
   const files: InboxFile[] = [];
   const lines: InboxLine[] = [];
-  for (const file of await namesIn(folder)) {
+  for (const file of await inboxNames(folder)) {
     const bytes = await readFile(join(folder, file)).catch((error: Error) => error);
     if (bytes instanceof Error) {
       // A dangling link, a link to a folder, a file that is not ours to read: no reason to leave the others.
@@ -51,7 +51,8 @@ export async function readInbox(
   return { files, lines };
 }
 
-async function namesIn(folder: string): Promise<string[]> {
+/** The files of pairs in the inbox, by name. UserError when there is no such folder. */
+export async function inboxNames(folder: string): Promise<string[]> {
   try {
     const entries = await readdir(folder, { withFileTypes: true });
     const names = entries.filter((entry) => !entry.isDirectory()).map(({ name }) => name);
@@ -62,7 +63,7 @@ async function namesIn(folder: string): Promise<string[]> {
     throw new UserError(
       code === 'ENOENT' ? 'no such folder' : 'is a file, not a folder',
       folder,
-      'retrain.inbox is the folder that new pairs are put into',
+      'make it: retrain.inbox is the folder that new pairs are put into',
     );
   }
 }
