@@ -1,4 +1,4 @@
-/** Legal-R1 with every helper model at an endpoint: a scripted server plays teacher, judge, condenser and reranker. */
+/** Legal-R1 with every helper model at an endpoint: a scripted server plays teacher, judge, critic, condenser and reranker. */
 import { execFile, execFileSync } from 'node:child_process';
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -25,6 +25,8 @@ function reply(model: string, turns: number): string {
       return '{"action":"STOP"}';
     case 'judge':
       return '依据如下。\n{"answer":"见依据","articles":["1"]}';
+    case 'critic':
+      return '{"accuracy":4,"support":3}';
     case 'reranker':
       return '{"best":[2,1]}';
     default:
@@ -48,17 +50,19 @@ const server = createServer(async (request, response) => {
 });
 let url = '';
 beforeAll(async () => {
+  // Builds the command line where that was not done yet: minutes on a busy machine.
   execFileSync(process.execPath, ['scripts/ensure-ready.mjs'], { stdio: 'ignore' });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-});
+}, 300_000);
 afterAll(() => void server.close());
 
-async function synthesize(out: string) {
+const questions = readFileSync('data/demo/train.jsonl', 'utf8').split('\n').slice(0, 6);
+
+async function synthesize(out: string, lines = questions, more: string[] = []) {
   const train = join(scratch, 'train.jsonl');
-  const all = readFileSync('data/demo/train.jsonl', 'utf8').split('\n');
-  writeFileSync(train, `${all.slice(0, 6).join('\n')}\n`);
-  const roles = ['teacher', 'judge', 'condenser', 'reranker'];
+  writeFileSync(train, `${lines.join('\n')}\n`);
+  const roles = ['teacher', 'judge', 'condenser', 'reranker', ...more];
   const sets = [
     `run.dir=${scratch}`,
     `data.train=${train}`,
@@ -107,6 +111,28 @@ describe('helper models at an endpoint', () => {
     expect((await synthesize(join(scratch, 'b.jsonl'))).code).toBe(0);
     expect(asked).toEqual(first);
     expect(await readDemonstrations(join(scratch, 'b.jsonl'))).toEqual(records);
+  });
+
+  it('judge the evidence of a question without gold, where a critic is named', {
+    timeout: 60_000,
+  }, async () => {
+    const lines = questions.map((line) => {
+      const { id, query } = JSON.parse(line);
+      return JSON.stringify({ id, query, answer: { kind: 'text', text: '应当支付工资' } });
+    });
+    const refused = await synthesize(join(scratch, 'd.jsonl'), lines);
+    expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('has no gold')]);
+    const out = join(scratch, 'e.jsonl');
+    const { code, stderr } = await synthesize(out, lines, ['critic']);
+    expect([code, stderr]).toEqual([0, '']);
+    const records = await readDemonstrations(out);
+    expect(records).toHaveLength(6);
+    for (const { ledger } of records)
+      expect(Object.fromEntries(ledger.terms.map(({ name, raw }) => [name, raw]))).toMatchObject({
+        answerAccuracy: 1,
+        evidenceGain: 2 / 3,
+        queryQuality: 0,
+      });
   });
 
   it('that fail make failed episodes, never wrong ones', { timeout: 60_000 }, async () => {

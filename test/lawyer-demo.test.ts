@@ -11,7 +11,11 @@ import { trajectorySchema } from '../src/rollout/trajectory.ts';
 import { readDemonstrations } from '../src/trainer/sft/demonstration-file.ts';
 
 const scratch = temporaryFolder();
-beforeAll(() => void execFileSync(process.execPath, ['scripts/ensure-ready.mjs'], { stdio: 'ignore' }));
+// Builds the command line where that was not done yet: minutes on a busy machine.
+beforeAll(
+  () => void execFileSync(process.execPath, ['scripts/ensure-ready.mjs'], { stdio: 'ignore' }),
+  300_000,
+);
 
 const lines = (path: string): string[] => readFileSync(path, 'utf8').trim().split('\n');
 

@@ -85,7 +85,7 @@ async function runChecks(list: Checklist, file: string, set: string[], machine: 
   const config = await list.check('config', [], () => checkConfig(file, set));
   const corpus = await list.check('corpus', [config], checkCorpus);
   const questions = (name: string, side: 'train' | 'validation') =>
-    list.check(name, [config, corpus], ({ data }, articles) => checkQuestions(data, side, articles));
+    list.check(name, [config, corpus], (settings, articles) => checkQuestions(settings, side, articles));
   const train = await questions('training questions', 'train');
   const validation = await questions('held-out questions', 'validation');
   await list.check('overlap', [train, validation], checkOverlap);

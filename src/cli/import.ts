@@ -19,6 +19,7 @@ export interface ImportOptions {
   holdOut?: number;
   seed: number;
   force?: boolean;
+  withoutGold?: boolean;
 }
 
 export const SHAPES = [...QUESTION_SHAPES, ...PRECEDENT_SHAPES];
@@ -27,7 +28,7 @@ export const SHAPES = [...QUESTION_SHAPES, ...PRECEDENT_SHAPES];
 export async function importCommand(
   shape: string,
   source: string,
-  { corpus: path, out, holdOut, seed, force = false }: ImportOptions,
+  { corpus: path, out, holdOut, seed, force = false, withoutGold = false }: ImportOptions,
   { stdout }: Streams,
 ): Promise<void> {
   const isOne = <T extends string>(shapes: readonly T[]): T | undefined =>
@@ -47,6 +48,7 @@ export async function importCommand(
         '--hold-out',
         'leave it out: precedents are searched, not learnt',
       );
+    if (withoutGold) throw new UserError('is for questions', '--without-gold', 'leave it out');
     const { precedents: cases, report } = await importPrecedents(source, precedents, corpus);
     stdout.write(`${importText(report)}\n`);
     checkSome(cases, source);
@@ -56,7 +58,7 @@ export async function importCommand(
   }
   if (questions === undefined)
     throw new UserError('is no known shape', shape, `give one of ${SHAPES.join(', ')}`);
-  const { queries, report } = await importQuestions(source, questions, corpus);
+  const { queries, report } = await importQuestions(source, questions, corpus, { withoutGold });
   stdout.write(`${importText(report)}\n`);
   checkSome(queries, source);
   const { train, heldOut } = splitQuestions(queries, holdOut ?? 0, seed);

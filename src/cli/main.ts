@@ -200,6 +200,10 @@ function createProgram(streams: Streams, exit: (code: number) => void): Command 
       fraction,
     )
     .option('--seed <n>', 'of that draw', whole(0, 2 ** 31 - 1), 1)
+    .option(
+      '--without-gold',
+      'keep what cites no article and has an answer: it trains the Lawyer, with a critic',
+    )
     .option('--force', 'replace earlier files')
     .action(async (shape, file, options) =>
       (await import('./import.ts')).importCommand(shape, file, options, streams),

@@ -50,6 +50,11 @@ export function brokenRules(config: unknown): RuleBreak[] {
       path,
       'must be recall, mrr or ndcg: only the Lawyer (env.kind lawyer) answers',
     );
+  rule(
+    kind === 'malr' && valueAt(config, 'data.import.withoutGold') === true,
+    'data.import.withoutGold',
+    'must be false: only the Lawyer (env.kind lawyer) learns from questions without gold',
+  );
   const callers = kind === 'lawyer' ? ['lawyer'] : kind === 'malr' ? ['planner', 'rewriter'] : [];
   for (const path of callers.map((caller) => `rollout.maxTokens.${caller}`)) {
     const limit = number('learner.maxTreeTokens');

@@ -64,6 +64,8 @@ const data = z.strictObject({
       from: filled,
       /** Share of the questions that are held out. */
       holdOut: share.default(0.3),
+      /** For the Lawyer: keep training questions that cite no article but have an answer. */
+      withoutGold: z.boolean().default(false),
       seed: z.number().int().min(0).default(1),
     })
     .optional(),

@@ -42,6 +42,19 @@ test.each([
   expect((error as Error).message).toMatch(expected);
 });
 
+test('without gold a question needs an answer that is no articles, and only where gold is optional', async () => {
+  const choice = { id: 'q2', query: '选哪个', answer: { kind: 'choice', choices: ['A'] } };
+  expect(await loadQueries(file(good, choice), corpus, 'optional')).toEqual([good, { ...choice, gold: [] }]);
+  await expect(loadQueries(file(good, choice), corpus)).rejects.toThrow(/:2: "gold"/);
+  for (const line of [
+    { id: 'q2', query: 'x' },
+    { id: 'q2', query: 'x', gold: [], answer: { kind: 'articles' } },
+  ])
+    await expect(loadQueries(file(good, line), corpus, 'optional')).rejects.toThrow(
+      /:2: "gold": at least one gold article id is needed, or an answer that is no articles/,
+    );
+});
+
 test('all problems are listed at once', async () => {
   const bad = [
     { ...good, gold: ['b', 'c'] },

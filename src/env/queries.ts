@@ -22,6 +22,14 @@ export const querySchema = z.object({
   exclude: z.array(z.string()).optional(),
 });
 
+/** A question that may do without gold where its answer can be told right without it: a model then judges the evidence. */
+const judgedSchema = querySchema
+  .extend({ gold: z.array(z.string()).default([]) })
+  .refine(({ gold, answer }) => gold.length > 0 || (answer !== undefined && answer.kind !== 'articles'), {
+    path: ['gold'],
+    message: 'at least one gold article id is needed, or an answer that is no articles',
+  });
+
 /** A question as it counts for "word for word": composed characters, and white space of any kind and length as one. */
 export const wordsOf = (question: string): string => question.normalize('NFC').replace(/\s+/gu, ' ').trim();
 
@@ -36,23 +44,34 @@ export function goldProblems(
   });
 }
 
+/** Whether a question needs gold: `optional` for one that trains the Lawyer and has an answer of its own. */
+export type GoldRule = 'required' | 'optional';
+
 /**
  * Reads labelled questions from a `.jsonl` or `.jsonl.gz` file. Throws a `UserError` that names file and
- * line for broken JSON, a missing field, an empty question, no gold, a gold id that the corpus lacks or
+ * line for broken JSON, a missing field, an empty question, no gold (by `rule`), a gold id that the corpus lacks or
  * that is listed twice, and a duplicate question id (the first ten at once); also for a missing or empty
  * file.
  */
-export async function loadQueries(path: string, corpus: Pick<Corpus, 'byId'>): Promise<Query[]> {
+export async function loadQueries(
+  path: string,
+  corpus: Pick<Corpus, 'byId'>,
+  rule: GoldRule = 'required',
+): Promise<Query[]> {
   const queries: Query[] = [];
   const lineOf = new Map<string, number>();
-  await readJsonLines(path, querySchema, (query, line, report) => {
-    const before = lineOf.get(query.id);
-    if (before !== undefined) report(`duplicate id "${query.id}", first on line ${before}`);
-    lineOf.set(query.id, before ?? line);
-    for (const { id, what } of goldProblems(query.gold, corpus))
-      report(`gold article "${id}" of "${query.id}" ${what}`);
-    queries.push(query);
-  });
+  await readJsonLines<Query>(
+    path,
+    rule === 'optional' ? judgedSchema : querySchema,
+    (query, line, report) => {
+      const before = lineOf.get(query.id);
+      if (before !== undefined) report(`duplicate id "${query.id}", first on line ${before}`);
+      lineOf.set(query.id, before ?? line);
+      for (const { id, what } of goldProblems(query.gold, corpus))
+        report(`gold article "${id}" of "${query.id}" ${what}`);
+      queries.push(query);
+    },
+  );
   if (queries.length === 0) {
     throw new UserError(
       'there are no questions',

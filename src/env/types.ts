@@ -11,7 +11,7 @@ export interface Article {
   to?: string | undefined;
 }
 
-/** A labelled question: `gold` are ids of articles of the corpus, at least one. */
+/** A labelled question: `gold` are ids of articles of the corpus; none only where the Lawyer trains on its `answer`. */
 export interface Query {
   id: string;
   query: string;

@@ -99,7 +99,9 @@ interface Stage {
   nearest(query: Query): { score: number; gold: string[] }[];
 }
 
-function setStage(retriever: Bm25Retriever, { corpus, train }: BaselineData): Stage {
+function setStage(retriever: Bm25Retriever, { corpus, train: asked }: BaselineData): Stage {
+  // A question without gold cites nothing and tunes nothing.
+  const train = asked.filter(({ gold }) => gold.length > 0);
   const { index } = retriever;
   const lawNames: string[] = [];
   const numberOfLaw = new Map<string, number>();

@@ -7,13 +7,14 @@ import { formatTable } from './tables.ts';
 import { printable } from './text.ts';
 
 /**
- * The text for a terminal. `scored` false: the question has no gold, and rewards are not shown. Text from
+ * The text for a terminal. `scored` false: the question has neither gold nor answer, and rewards are not shown. Text from
  * the model and the data is made harmless. Gold articles are marked with `*`.
  */
 export function rolloutText(query: Query, results: readonly RolloutResult[], scored: boolean): string {
   const gold = new Set(query.gold);
   const head = [`question ${printable(query.id)}: ${printable(query.query)}`];
-  if (scored) head.push(`gold: ${query.gold.map(printable).join(', ')}`);
+  if (scored)
+    head.push(`gold: ${query.gold.map(printable).join(', ') || 'none, a model judges the evidence'}`);
   const members = results.map((result, index) =>
     result.kind === 'ok'
       ? memberText(result.trajectory, gold, scored)

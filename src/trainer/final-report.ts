@@ -65,6 +65,8 @@ export function namedBaselines(
   data: Data,
   config: Config,
 ): FinalReport['baselines'] {
+  // They are made of the gold of training questions.
+  if (!data.train.some(({ gold }) => gold.length > 0)) return [];
   return baselineRankings(retriever, data).map(({ name, rankings, settings }) => ({
     name,
     settings,

@@ -22,7 +22,7 @@ export async function importedQuestions(
 ): Promise<Imported | null> {
   const { import: source, train, validation } = data;
   if (!source || (existsSync(train) && existsSync(validation))) return null;
-  const { queries, report } = await importQuestions(source.from, source.shape, corpus);
+  const { queries, report } = await importQuestions(source.from, source.shape, corpus, source);
   const { train: taught, heldOut } = splitQuestions(queries, source.holdOut, source.seed);
   return { train: taught, validation: heldOut, report };
 }

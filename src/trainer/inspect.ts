@@ -131,7 +131,7 @@ export type Question = { queryId: string } | { text: string; gold: string[] };
 export interface Inspection {
   query: Query;
   results: RolloutResult[];
-  /** False without gold: rewards and advantages then mean nothing and are not to be shown. */
+  /** False without gold or answer: rewards and advantages then mean nothing and are not to be shown. */
   scored: boolean;
 }
 
@@ -142,7 +142,7 @@ export function inspectQuestion(
   const { config, question, members } = options;
   return withPolicy(options, async ({ data, context, policy }) => {
     const query = findQuestion(question, data);
-    const scored = query.gold.length > 0;
+    const scored = query.gold.length > 0 || query.answer !== undefined;
     const ctx = scored ? context : { ...context, score: () => ({ terms: [], total: 0 }) };
     const results = await rollOutGroup(ctx, query, policy, trainSampling(config), 0, members);
     const group: Trajectory[] = results.flatMap((r) => (r.kind === 'ok' ? [r.trajectory] : []));

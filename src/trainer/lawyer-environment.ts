@@ -21,7 +21,7 @@ import { createLexicalReranker } from '../env/retrieval/lexical-rerank.ts';
 import { mineTerms } from '../env/terms.ts';
 import type { Query } from '../env/types.ts';
 import type { LawyerRewardConfig } from '../reward/lawyer/config.ts';
-import { judgeAnswer } from '../reward/lawyer/judgment.ts';
+import { judgeAnswer, needsJudgment, whyJudged } from '../reward/lawyer/judgment.ts';
 import { scoreLawyerEpisode } from '../reward/lawyer/ledger.ts';
 import { RolloutFailure } from '../rollout/rollout-failure.ts';
 import { openAssistant } from './assistants.ts';
@@ -138,10 +138,10 @@ const statuteQueries = ({ rounds }: Episode): string[] =>
 
 /** A judge that fails makes a failed trajectory, never a 0. */
 async function judgmentOf(episode: Episode, query: Query, critic: Assistant | null) {
-  if (query.answer?.kind !== 'text' || !episode.answer) return null;
+  if (!needsJudgment(query) || !episode.answer) return null;
   if (!critic)
     throw new UserError(
-      `"${query.id}" expects an answer of the kind text, which no label can score`,
+      `"${query.id}" ${whyJudged(query)}`,
       'assistants.critic',
       'name a model there, or leave such questions out',
     );

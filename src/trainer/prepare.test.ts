@@ -70,7 +70,11 @@ test('questions that only a model can score are refused where none is named, bef
   const files = { 'train.jsonl': queries, 'held-out.jsonl': [text, { ...text, id: 'q3' }] };
   const critic = { url: 'http://critic', model: 'm' } as Config['assistants']['critic'];
   expect(() => checkCritic({ kind: 'lawyer' }, {}, files)).toThrow(
-    /held-out.jsonl: "q2" and 1 more expect.*assistants.critic/s,
+    /held-out.jsonl: "q2" expects an answer of the kind text.*; and 1 more.*assistants.critic/s,
+  );
+  const unlabelled = { id: 'q4', query: 'q', gold: [], answer: { kind: 'choice' as const, choices: ['A'] } };
+  expect(() => checkCritic({ kind: 'lawyer' }, {}, { 'train.jsonl': [unlabelled] })).toThrow(
+    /train.jsonl: "q4" has no gold.*assistants.critic/s,
   );
   expect(() => checkCritic({ kind: 'lawyer' }, { critic }, files)).not.toThrow();
   expect(() => checkCritic({ kind: 'malr' }, {}, files)).not.toThrow();

@@ -8,9 +8,10 @@ import { type DecoderConfig, readDecoderConfig } from '../engine/model-config.ts
 import { type Corpus, loadCorpus } from '../env/corpus.ts';
 import { loadPrecedents, type PrecedentSet } from '../env/lawyer/precedents/precedent-set.ts';
 import { chargesOf } from '../env/lawyer/precedents/search.ts';
-import { loadQueries, wordsOf } from '../env/queries.ts';
+import { type GoldRule, loadQueries, wordsOf } from '../env/queries.ts';
 import type { Message, Query } from '../env/types.ts';
 import type { Reference } from '../reward/lawyer/alignment.ts';
+import { needsJudgment, whyJudged } from '../reward/lawyer/judgment.ts';
 import {
   endOfTurn,
   loadChatTemplate,
@@ -84,7 +85,7 @@ export async function loadData(
 ): Promise<Data> {
   const corpus = await loadCorpus(data.corpus);
   await ensureQuestions({ data }, corpus, say);
-  const train = await loadQueries(data.train, corpus);
+  const train = await loadQueries(data.train, corpus, trainingGold(env));
   const validation = await loadQueries(data.validation, corpus);
   checkCritic(env, assistants, { [data.train]: train, [data.validation]: validation });
   return {
@@ -98,7 +99,11 @@ export async function loadData(
   };
 }
 
-/** UserError for questions, by file, whose answer only a model can score, where none is named. */
+/** Held-out questions always need gold: ranking and evidence recall are measured by it. */
+export const trainingGold = ({ kind }: Pick<Config['env'], 'kind'>): GoldRule =>
+  kind === 'lawyer' ? 'optional' : 'required';
+
+/** UserError for questions, by file, that only a model can score, where none is named. */
 export function checkCritic(
   env: Pick<Config['env'], 'kind'>,
   { critic }: Pick<Config['assistants'], 'critic'>,
@@ -106,10 +111,10 @@ export function checkCritic(
 ): void {
   if (env.kind !== 'lawyer' || critic) return;
   for (const [file, queries] of Object.entries(files)) {
-    const [first, ...more] = queries.filter(({ answer }) => answer?.kind === 'text');
+    const [first, ...more] = queries.filter(needsJudgment);
     if (first)
       throw new UserError(
-        `"${first.id}"${more.length > 0 ? ` and ${more.length} more expect` : ' expects'} an answer of the kind text, which no label can score`,
+        `"${first.id}" ${whyJudged(first)}${more.length > 0 ? `; and ${more.length} more` : ''}`,
         file,
         'name a model in assistants.critic, or leave such questions out',
       );

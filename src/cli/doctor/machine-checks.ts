@@ -14,7 +14,7 @@ import type { Query } from '../../env/types.ts';
 import { short } from '../../report/text.ts';
 import { importedQuestions } from '../../trainer/import-data.ts';
 import { corpusChars, memoryText, memoryWarnings } from '../../trainer/memory-plan.ts';
-import { dataWarnings, loadModel, type Model } from '../../trainer/prepare.ts';
+import { checkCritic, dataWarnings, loadModel, type Model, trainingGold } from '../../trainer/prepare.ts';
 import { startState } from '../../trainer/start-run.ts';
 import type { Passed } from './checklist.ts';
 
@@ -44,18 +44,21 @@ export async function checkCorpus({ data }: Config): Promise<Passed<Corpus>> {
 
 /** Where the files are still to be imported, what that would give; nothing is written. */
 export async function checkQuestions(
-  data: Config['data'],
+  { data, env, assistants }: Config,
   side: 'train' | 'validation',
   corpus: Corpus,
 ): Promise<Passed<Query[]>> {
   const file = data[side];
   const imported = await importedQuestions({ data }, corpus);
-  if (imported)
+  if (imported) {
+    checkCritic(env, assistants, { [file]: imported[side] });
     return {
       value: imported[side],
       detail: `${imported[side].length} of ${data.import!.from}, imported by the first run`,
     };
-  const queries = await loadQueries(file, corpus);
+  }
+  const queries = await loadQueries(file, corpus, side === 'train' ? trainingGold(env) : 'required');
+  checkCritic(env, assistants, { [file]: queries });
   return { value: queries, detail: `${queries.length} in ${file}` };
 }
 

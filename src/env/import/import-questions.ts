@@ -32,11 +32,19 @@ interface Row {
   answer: string;
 }
 
+export interface ImportSettings {
+  /** Keep what cites no article and has an answer: choices, terms, and the answer's text. It trains the Lawyer only. */
+  withoutGold: boolean;
+}
+
+const NEEDS_GOLD: ImportSettings = { withoutGold: false };
+
 /** Reads `path`, rows of the shape; ids are the file's own, or the row's number. */
 export async function importQuestions(
   path: string,
   shape: QuestionShape,
   corpus: Pick<Corpus, 'articles'>,
+  settings: ImportSettings = NEEDS_GOLD,
 ): Promise<{ queries: Query[]; report: ImportReport }> {
   const rows: Row[] = [];
   const name = (given: string | null, line: number): string => given ?? `${shape}-${line}`;
@@ -48,13 +56,14 @@ export async function importQuestions(
     await readRows(path, lexeval, (row, line) => {
       rows.push({ id: name(row.id, line), query: row.input.trim(), answer: row.answer });
     });
-  return mapRows(rows, corpus);
+  return mapRows(rows, corpus, settings);
 }
 
 /** The labelled questions of rows, and what was left out. */
 export function mapRows(
   rows: readonly Row[],
   corpus: Pick<Corpus, 'articles'>,
+  { withoutGold }: ImportSettings = NEEDS_GOLD,
 ): { queries: Query[]; report: ImportReport } {
   const index = articleIndex(corpus);
   const report: ImportReport = { read: rows.length, kept: 0, leftOut: {} };
@@ -62,15 +71,19 @@ export function mapRows(
   const seen = new Set<string>();
   for (const row of rows) {
     const refuse = (reason: string): void => leaveOut(report, reason, row.id);
-    const answer = expectedAnswer(row.answer);
-    const cited = goldCitations(row, answer).map((citation) => index.find(citation));
+    const named = expectedAnswer(row.answer);
+    const cited = goldCitations(row, named).map((citation) => index.find(citation));
     const gold = [...new Set(cited.filter((one) => one !== null))];
     if (row.query === '') refuse('the question is empty');
     else if (seen.has(row.id)) refuse('the id stands there twice');
-    else if (cited.length === 0) refuse('neither the answer nor what the question names cites an article');
+    else if (cited.length === 0 && !withoutGold)
+      refuse('neither the answer nor what the question names cites an article');
+    else if (cited.length === 0 && row.answer.trim() === '') refuse('the answer is empty');
     else if (gold.length < cited.length) refuse('an article that it cites is not in the corpus');
     else {
       seen.add(row.id);
+      const text = { kind: 'text' as const, text: row.answer.trim() };
+      const answer = gold.length === 0 && named.kind === 'articles' ? text : named;
       queries.push({ id: row.id, query: row.query, gold, answer });
     }
   }
@@ -108,23 +121,25 @@ export function expectedAnswer(answer: string): ExpectedAnswer {
 }
 
 /**
- * Two parts, the second with `holdOut` of the questions, drawn from a seeded stream; each in the order of the file. The
- * same words are on one side only, whatever their ids. UserError when a share above 0 leaves one side empty.
+ * Two parts, the second with `holdOut` of the questions that have gold, drawn from a seeded stream; each in the order of
+ * the file. The same words are on one side only, whatever their ids: of what is held out, no question without gold
+ * stays. UserError when a share above 0 leaves one side empty.
  */
 export function splitQuestions(
   queries: readonly Query[],
   holdOut: number,
   seed: number,
 ): { train: Query[]; heldOut: Query[] } {
+  const measurable = queries.filter(({ gold }) => gold.length > 0);
   const drawn = stream(seed, 'hold-out')
-    .shuffle(queries)
-    .slice(0, Math.round(queries.length * holdOut));
+    .shuffle(measurable)
+    .slice(0, Math.round(measurable.length * holdOut));
   const out = new Set(drawn.map(({ query }) => wordsOf(query)));
   const isOut = ({ query }: Query): boolean => out.has(wordsOf(query));
-  const [train, heldOut] = [queries.filter((one) => !isOut(one)), queries.filter(isOut)];
+  const [train, heldOut] = [queries.filter((one) => !isOut(one)), measurable.filter(isOut)];
   if (holdOut > 0 && (train.length === 0 || heldOut.length === 0))
     throw new UserError(
-      `${holdOut} of ${queries.length} questions leaves none ${train.length === 0 ? 'to train on' : 'to hold out'}`,
+      `${holdOut} of ${measurable.length} questions with gold leaves none ${train.length === 0 ? 'to train on' : 'to hold out'}`,
       'hold-out',
       'give another share, or more questions',
     );

@@ -90,6 +90,34 @@ describe('questions', () => {
       'the id stands there twice': ['a'],
     });
   });
+  it('without gold are kept where that is asked for, and are never held out', () => {
+    const rows = [
+      ...['a', 'b', 'c', 'd'].map((id) => ({ id, query: `偷${id}`, answer: '刑法第264条' })),
+      { id: 'exam', query: '何罪?A:盗窃;B:抢劫', answer: '正确答案:A。' },
+      { id: 'term', query: '甲偷手机', answer: '刑期:4个月' },
+      { id: 'text', query: '为什么', answer: ' 因为。' },
+      { id: 'nothing', query: '为什么呢', answer: ' ' },
+      { id: 'other', query: '抢', answer: '刑法第999条' },
+    ];
+    const { queries, report } = mapRows(rows, corpus, { withoutGold: true });
+    expect(queries.slice(4).map(({ id, gold, answer }) => [id, gold, answer])).toEqual([
+      ['exam', [], { kind: 'choice', choices: ['A'] }],
+      ['term', [], { kind: 'number', value: 4, tolerance: 1 }],
+      ['text', [], { kind: 'text', text: '因为。' }],
+    ]);
+    expect(Object.values(report.leftOut).flatMap(({ first }) => first)).toEqual(['nothing', 'other']);
+    for (let seed = 0; seed < 20; seed++) {
+      const { train, heldOut } = splitQuestions(queries, 0.5, seed);
+      expect([train.length, heldOut.length]).toEqual([5, 2]);
+      expect(heldOut.every(({ gold }) => gold.length > 0)).toBe(true);
+    }
+    const same = [...queries, { ...queries[4]!, id: 'same', query: '偷a' }];
+    for (let seed = 0; seed < 20; seed++) {
+      const { train, heldOut } = splitQuestions(same, 0.5, seed);
+      expect(train.some(({ id }) => id === 'same')).toBe(!heldOut.some(({ id }) => id === 'a'));
+      expect(heldOut.some(({ id }) => id === 'same')).toBe(false);
+    }
+  });
   it('say what a right answer is', () => {
     expect(expectedAnswer('正确答案：B。')).toEqual({ kind: 'choice', choices: ['B'] });
     expect(expectedAnswer('A、C 依据刑法第264条')).toEqual({ kind: 'choice', choices: ['A', 'C'] });

@@ -31,14 +31,14 @@ export interface LawyerDemonstrateOptions {
   seed: number;
 }
 
-/** Plays; in order of question and rollout. The same seed gives the same. */
+/** Plays what has gold; in order of question and rollout. The same seed gives the same. */
 export async function demonstrateLawyer(
   queries: readonly Query[],
   tools: LawyerTools,
   { config, source, rollouts, seed }: LawyerDemonstrateOptions,
 ): Promise<DemonstratedEpisode[]> {
   const played: DemonstratedEpisode[] = [];
-  for (const query of queries)
+  for (const query of queries.filter(({ gold }) => gold.length > 0))
     for (let rollout = 0; rollout < rollouts; rollout++) {
       const random = stream(seed, 'demonstrate', query.id, rollout);
       const { watched, found } = watch(tools, config.evidenceItems);

@@ -52,6 +52,21 @@ const total = (episode: Episode, ranks: (number | null)[]): number =>
   scoreLawyerEpisode(episode, query, LAWYER_REWARD, facts(ranks)).total;
 
 describe('the ledger', () => {
+  it('without gold: the choice by its letters, the evidence by the judgment, an invalid end by neither', () => {
+    const asked = { gold: [], answer: { kind: 'choice' as const, choices: ['A'] } };
+    const judged: LawyerFacts = { ...facts([]), judgment: { accuracy: 0, support: 2 / 3 } };
+    const answer = { by: 'j', text: 'A', articles: [], choices: ['A'], number: null };
+    const found = episodeOf([roundOf('q', ['a'])], [], { answer });
+    const raws = (episode: Episode) =>
+      Object.fromEntries(
+        scoreLawyerEpisode(episode, asked, LAWYER_REWARD, judged).terms.map(({ name, raw }) => [name, raw]),
+      );
+    expect(raws(found)).toMatchObject({ answerAccuracy: 1, evidenceGain: 2 / 3, queryQuality: 0 });
+    const invalid = { ...found, termination: { kind: 'invalid' as const, reason: 'x' } };
+    expect(raws(invalid)).toMatchObject({ answerAccuracy: 0, evidenceGain: 0 });
+    expect(() => scoreLawyerEpisode(found, asked, LAWYER_REWARD, facts([]))).toThrow(/not judged/);
+  });
+
   it('adds up exactly, each term within its bounds, over random episodes', () => {
     for (let i = 0; i < 500; i++) {
       const rounds = Array.from({ length: random.int(6) }, () =>

@@ -19,7 +19,7 @@ export interface LawyerFacts {
   goldRanks: readonly (number | null)[];
   /** The teacher's searches; null where there are none. */
   reference: Reference | null;
-  /** Of an answer of the kind text; null else. */
+  /** Of a question that labels do not suffice for (`needsJudgment`); null else. */
   judgment: Judgment | null;
 }
 
@@ -38,7 +38,7 @@ export const LAWYER_TERMS = [
 /**
  * Scores an episode. Terms of weight 0 stand in the ledger too. `total` is the sum of the values from left to right,
  * starting at 0, in double precision. An invalid episode earns nothing but its costs: what it found brought no
- * answer. Throws on empty gold, on a text answer without judgment, and on a reward that is not finite.
+ * answer. Without gold the evidence is worth what the judgment says of it. Throws without a judgment where one is needed, and on a reward that is not finite.
  */
 export function scoreLawyerEpisode(
   episode: Episode,
@@ -46,12 +46,11 @@ export function scoreLawyerEpisode(
   config: LawyerRewardConfig,
   { goldRanks, reference, judgment }: LawyerFacts,
 ): Ledger {
-  if (query.gold.length === 0) throw new Error('a question without gold articles cannot be scored');
   const gold = new Set(query.gold);
   const ended = episode.termination.kind !== 'invalid';
   const raws: Record<keyof LawyerRewardWeights, number> = {
     answerAccuracy: ended ? answerAccuracy(episode.answer, gold, query.answer, config.articles, judgment) : 0,
-    evidenceGain: ended ? evidenceGain(episode, gold) : 0,
+    evidenceGain: ended ? evidenceGain(episode, gold, judgment) : 0,
     queryQuality: ended ? queryQuality(episode, goldRanks, config.queryAllowance) : 0,
     alignment: ended ? alignment(episode, reference) : 0,
     format: format(episode),

@@ -61,13 +61,18 @@ it('format: the share of the turns that could be read', () => {
 });
 
 it('evidenceGain: gold shown as a statute or applied by a case, each once; what else is shown is nothing', () => {
-  const of = (...rounds: Round[]) => evidenceGain({ rounds }, gold);
+  const of = (...rounds: Round[]) => evidenceGain({ rounds }, gold, null);
   expect(of()).toBe(0);
   expect(of(roundOf('STATUTE', 'q', { a: ['a'], c: ['c'] }))).toBe(0.5);
   expect(of(roundOf('PRECEDENT', 'q', { case1: ['b', 'c'], case2: ['b'] }))).toBe(0.5);
   expect(of(roundOf('STATUTE', 'q', { a: ['a'] }), roundOf('PRECEDENT', 'q', { case1: ['a', 'b'] }))).toBe(1);
   expect(of(roundOf('STATUTE', 'q', { a: ['a'] }), roundOf('STATUTE', 'p', { a: ['a'] }))).toBe(0.5);
   expect(of(roundOf('PRECEDENT', 'q', { a: [] }))).toBe(0);
+  const judgment = { accuracy: 0, support: 2 / 3 };
+  const judged = (...rounds: Round[]) => evidenceGain({ rounds }, new Set(), judgment);
+  expect([judged(), judged(roundOf('STATUTE', 'q', { a: ['a'] }))]).toEqual([0, 2 / 3]);
+  expect(evidenceGain({ rounds: [roundOf('STATUTE', 'q', { c: ['c'] })] }, gold, judgment)).toBe(0);
+  expect(() => evidenceGain({ rounds: [] }, new Set(), null)).toThrow(/was not judged/);
 });
 
 describe('the ledger', () => {

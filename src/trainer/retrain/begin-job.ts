@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { writeJsonLines } from '../../base/jsonl.ts';
 import { loadCorpus } from '../../env/corpus.ts';
 import { loadQueries } from '../../env/queries.ts';
+import { trainingGold } from '../prepare.ts';
 import { runFolder } from '../run-folder.ts';
 import { readInbox, sortPairs } from './collect.ts';
 import type { HistoryRecord, JobAt } from './records.ts';
@@ -24,7 +25,7 @@ export async function beginJob(work: Work): Promise<JobAt<'train'> | HistoryReco
   const heldOutFile =
     holdout > 0 && last?.heldOut ? setFile(registry, last.heldOut.hash) : config.data.validation;
   const sets = {
-    train: await loadQueries(trainFile, corpus),
+    train: await loadQueries(trainFile, corpus, trainingGold(config.env)),
     heldOut: await loadQueries(heldOutFile, corpus),
   };
   const { files, lines } = await readInbox(inbox, done);

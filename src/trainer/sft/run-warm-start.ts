@@ -77,7 +77,7 @@ export async function runWarmStart(sft: SftConfig, parts: WarmStartParts): Promi
 
 async function demonstrationsOf(
   { demonstrations, share, rolloutsPerQuery }: SftConfig,
-  { config, data, environment }: WarmStartParts,
+  { config, data, environment, screen }: WarmStartParts,
 ): Promise<Demonstration[]> {
   const { seed } = config.run;
   const taught = stream(seed, 'warm-start', 'questions')
@@ -85,6 +85,14 @@ async function demonstrationsOf(
     .slice(0, Math.ceil(data.train.length * share));
   if (demonstrations === undefined) {
     const played = await environment.demonstrate(taught, { rollouts: rolloutsPerQuery, seed });
+    const without = taught.filter(({ gold }) => gold.length === 0).length;
+    if (without === taught.length)
+      throw new UserError(
+        'no question of the warm start has gold, and the player that stands in for a teacher searches for nothing else',
+        'sft',
+        'name assistants.teacher, make sft.demonstrations with lexpo synthesize, or set sft to null',
+      );
+    if (without > 0) screen.print(`${without} questions without gold are not demonstrated`);
     return played.flatMap(({ calls }) => calls);
   }
   const records = await readDemonstrations(demonstrations);

@@ -7,6 +7,7 @@ const percent = (share: number): string => `${(100 * share).toFixed(0)} %`;
 /** A few lines and a table of the sources. */
 export function synthesisText({
   teacher,
+  unplayable,
   episodes,
   failures,
   meanWorth,
@@ -18,6 +19,7 @@ export function synthesisText({
     `${teacher}: ${played} episodes played, ${kept} kept; ${failed} failed, ${invalid} invalid, ` +
       `${wrong} wrong, ${contaminated} contaminated`,
     `mean worth ${meanWorth.played.toFixed(3)} of what was played, ${meanWorth.kept.toFixed(3)} of what is kept`,
+    ...(unplayable > 0 ? [`${unplayable} questions without gold: only a model can play them`] : []),
     ...failures.map((reason) => `failed: ${reason}`),
     '',
     `held against ${tests.map(({ file, texts }) => `${texts} texts of ${file}`).join(', ')}: ` +

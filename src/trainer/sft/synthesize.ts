@@ -61,6 +61,8 @@ export interface Contamination {
 export interface SynthesisReport {
   teacher: string;
   questions: number;
+  /** Of them without gold, which a stand-in for the teacher cannot play. */
+  unplayable: number;
   /** Episodes played, and what became of them. */
   episodes: {
     played: number;
@@ -126,7 +128,8 @@ export async function synthesize(
     texts: queries.map(({ id, query }) => ({ id, text: query })),
   });
   const refused = new Set(questions.refused.map(({ id }) => id));
-  const clean = queries.filter(({ id }) => !refused.has(id));
+  const playable = queries.filter(({ gold }) => teacher.chat !== null || gold.length > 0);
+  const clean = playable.filter(({ id }) => !refused.has(id));
   const limit = createLimit(options.concurrency);
   let done = 0;
   const played = await Promise.all(
@@ -162,6 +165,7 @@ export async function synthesize(
   const report: SynthesisReport = {
     teacher: teacher.name,
     questions: queries.length,
+    unplayable: queries.length - playable.length,
     episodes,
     failures,
     meanWorth: { played: meanOf(worths), kept: meanOf(kept.map(({ worth }) => worth)) },
