@@ -1,4 +1,5 @@
 /** Looking at a policy outside of training: `lexpo eval` and `lexpo rollout`. */
+
 import { existsSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UserError } from '../base/errors.ts';
@@ -12,7 +13,7 @@ import type { RolloutResult, Trajectory } from '../rollout/trajectory.ts';
 import { proofTolerance } from './create-learner.ts';
 import { assignCredit } from './credit.ts';
 import { createEnvironment, type Environment } from './environment.ts';
-import { namedBaselines, rankingFigures, singlePass } from './final-report.ts';
+import { namedBaselines, singlePass } from './final-report.ts';
 import { startPolicyService } from './policy-service.ts';
 import {
   type Data,
@@ -24,6 +25,7 @@ import {
   trainSampling,
 } from './prepare.ts';
 import { publishedAdapter } from './publish.ts';
+import { rankingFigures } from './report-comparisons.ts';
 import { runFolder } from './run-folder.ts';
 
 export interface InspectOptions {

@@ -1,4 +1,5 @@
 /** One training run from its configuration to its summary: what `lexpo train` does. */
+
 import { mkdir } from 'node:fs/promises';
 import { UserError } from '../base/errors.ts';
 import type { MemoryEstimate } from '../config/plan.ts';
@@ -20,7 +21,7 @@ import {
 } from './checkpoint.ts';
 import { createLearner, proofTolerance } from './create-learner.ts';
 import { createEnvironment } from './environment.ts';
-import { rankingFigures, reportRun, singlePass } from './final-report.ts';
+import { reportRun, singlePass } from './final-report.ts';
 import { type LoopParts, trainLoop } from './loop.ts';
 import { freeMemory, heldMemory, heldText, memoryText, memoryWarnings, planMemory } from './memory-plan.ts';
 import { type Monitor, openMonitor, watchedPool } from './monitor.ts';
@@ -28,6 +29,7 @@ import { startPolicyService } from './policy-service.ts';
 import { openPool, type TrainerPool } from './pool.ts';
 import { configHash, dataWarnings, ensureModel, loadData, probeIds, rolloutContext } from './prepare.ts';
 import { publish, publishAgain } from './publish.ts';
+import { rankingFigures } from './report-comparisons.ts';
 import { type RunFolder, runFolder, writeConfig, writeEvaluation, writeTrajectories } from './run-folder.ts';
 import { writeRunInputs } from './run-inputs.ts';
 import { checkSameRun } from './same-run.ts';
