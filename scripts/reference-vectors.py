@@ -355,6 +355,10 @@ def rotary():
         (128, {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}),
         (128, {"rope_theta": 1000000.0, **yarn}),
         (96, {"rope_theta": 10000.0, **yarn, "factor": 1.5, "beta_fast": 20.0, "beta_slow": 2.0}),
+        # a bound of the ramp just above a whole pair; the upper bound cut off; a ramp without width
+        (128, {"rope_theta": 10000.0, **yarn, "original_max_position_embeddings": 4096}),
+        (16, {"rope_theta": 50.0, **yarn, "beta_fast": 500.0}),
+        (16, {"rope_theta": 10000.0, **yarn, "original_max_position_embeddings": 6}),
     ]
     made = []
     for head_dim, parameters in cases:
