@@ -231,7 +231,13 @@ describe('eval and rollout', () => {
     writeFileSync(join(root, 'config.json'), readFileSync(config));
     expect((await readTarget(config, {})).adapter).toBeNull();
     expect((await readTarget(root, {})).adapter).toBe(join(root, 'adapters', 'demo-v10-r2'));
-    writeFileSync(join(root, 'summary.json'), '{"adapter": "/elsewhere/runs/demo/adapters/demo-v2"}');
+    const { steps } = (await readTarget(root, {})).config.train;
+    const summary = (ended: number) =>
+      JSON.stringify({ adapter: '/elsewhere/runs/demo/adapters/demo-v2', steps: ended });
+    // That of an end which was moved since.
+    writeFileSync(join(root, 'summary.json'), summary(steps - 1));
+    expect((await readTarget(root, {})).adapter).toBe(join(root, 'adapters', 'demo-v10-r2'));
+    writeFileSync(join(root, 'summary.json'), summary(steps));
     const target = await readTarget(root, { set: ['eval.k=5'] });
     expect(target.adapter).toBe(join(root, 'adapters', 'demo-v2'));
     expect(target.config.eval.k).toBe(5);

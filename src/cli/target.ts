@@ -1,15 +1,12 @@
 /** What `eval` and `rollout` are pointed at: the folder of a run, or a configuration. */
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
-import { basename, join } from 'node:path';
-import { z } from 'zod';
+import { join } from 'node:path';
 import { UserError } from '../base/errors.ts';
-import { readJsonFile } from '../base/read-json.ts';
 import { loadConfig, type Overrides, parseConfig } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
 import { newestAdapter } from '../trainer/adapter-name.ts';
-
-const summarySchema = z.looseObject({ adapter: z.string() });
+import { chosenAdapter } from '../trainer/chosen-adapter.ts';
 
 export interface Target {
   config: Config;
@@ -30,17 +27,13 @@ export async function readTarget(
   if (!isFolder || !existsSync(path))
     return { config: loadConfig(target, options), adapter: options.adapter ?? null };
   const config = parseConfig(readFileSync(path, 'utf8'), path, options);
-  return { config, adapter: options.adapter ?? (await adapterOfRun(target)) };
+  return { config, adapter: options.adapter ?? (await adapterOfRun(target, config.train.steps)) };
 }
 
-async function adapterOfRun(root: string): Promise<string> {
+async function adapterOfRun(root: string, steps: number): Promise<string> {
   const adapters = join(root, 'adapters');
-  const summary = join(root, 'summary.json');
-  if (existsSync(summary)) {
-    const { adapter } = readJsonFile(summary, summarySchema, 'Remove the file, or give --adapter.');
-    // The run folder may have been moved since.
-    return join(adapters, basename(adapter));
-  }
+  const chosen = chosenAdapter(root, steps);
+  if (chosen !== null) return join(adapters, chosen);
   const names = existsSync(adapters) ? await readdir(adapters) : [];
   const newest = newestAdapter(names);
   if (newest) return join(adapters, newest);

@@ -1,4 +1,4 @@
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { UserError } from '../../base/errors.ts';
@@ -35,6 +35,13 @@ describe('of a run', () => {
     expect(() => nameOf('best')).toThrow(/no best adapter is known/);
     rmSync(join(run.root, 'checkpoints'), { recursive: true });
     expect(() => nameOf('best')).toThrow(UserError);
+  });
+
+  test('the summary of an end that was moved since chooses nothing', () => {
+    const config = JSON.parse(readFileSync(join(run.root, 'config.json'), 'utf8'));
+    writeJson(join(run.root, 'config.json'), { ...config, train: { ...config.train, steps: 9 } });
+    expect(() => nameOf()).toThrow(/is not finished \(no summary.json of 9 steps\)/);
+    expect(nameOf('last')).toBe('demo-v4');
   });
 
   test('what is missing or damaged is said', () => {

@@ -7,6 +7,7 @@ import { readJsonFile } from '../../base/read-json.ts';
 import { parseConfig } from '../../config/load.ts';
 import type { Config } from '../../config/schema.ts';
 import { newestAdapter } from '../adapter-name.ts';
+import { chosenAdapter } from '../chosen-adapter.ts';
 
 export interface ExportSource {
   adapterFolder: string;
@@ -31,7 +32,7 @@ export function findSource(target: string, checkpoint: string | undefined): Expo
   const root = resolve(target);
   if (existsSync(join(root, 'adapter_config.json'))) return adapterSource(root, target, checkpoint);
   const config = readRun(root);
-  if (config) return { ...adapterOfRun(root, target, checkpoint), run: { root, config } };
+  if (config) return { ...adapterOfRun(root, target, checkpoint, config.train.steps), run: { root, config } };
   if (existsSync(join(root, 'adapter', 'adapter_config.json')))
     throw new UserError(
       'is a checkpoint of a run',
@@ -77,13 +78,14 @@ function adapterOfRun(
   root: string,
   target: string,
   checkpoint: string | undefined,
+  steps: number,
 ): Pick<ExportSource, 'adapterFolder' | 'name'> {
   const adapters = join(root, 'adapters');
   const names = existsSync(adapters) ? readdirSync(adapters).filter((name) => !name.startsWith('.')) : [];
   const last = newestAdapter(names);
   if (last === undefined)
     throw new UserError('has no adapter yet', target, 'let the run get that far: it goes on with --resume');
-  const name = chosenName(root, target, checkpoint, last);
+  const name = chosenName(root, target, checkpoint, { last, steps });
   if (!names.includes(name)) {
     const some = names.sort((a, b) => a.localeCompare(b, 'en', { numeric: true }));
     const shown = some.length > 6 ? [...some.slice(0, 3), '…', ...some.slice(-2)] : some;
@@ -92,25 +94,25 @@ function adapterOfRun(
   return { adapterFolder: join(adapters, name), name };
 }
 
-const summarySchema = z.looseObject({ adapter: z.string().min(1) });
 const stateSchema = z.looseObject({
   progress: z.looseObject({ best: z.looseObject({ adapter: z.string() }).nullable() }),
 });
 
-function chosenName(root: string, target: string, checkpoint: string | undefined, last: string): string {
+function chosenName(
+  root: string,
+  target: string,
+  checkpoint: string | undefined,
+  { last, steps }: { last: string; steps: number },
+): string {
   if (checkpoint === 'last') return last;
   if (checkpoint === 'best') return bestName(root, target);
   if (checkpoint !== undefined) return checkpoint;
-  const summary = join(root, 'summary.json');
-  if (!existsSync(summary))
-    throw new UserError(
-      'is not finished (no summary.json), so it has not chosen its adapter',
-      target,
-      `say which: --checkpoint best, --checkpoint last, or a name such as --checkpoint ${last}`,
-    );
-  // The run folder may have been moved since: only the name counts.
-  return basename(
-    readJsonFile(summary, summarySchema, 'Say which adapter by --checkpoint, or put the file back.').adapter,
+  const chosen = chosenAdapter(root, steps);
+  if (chosen !== null) return chosen;
+  throw new UserError(
+    `is not finished (no summary.json of ${steps} steps), so it has not chosen its adapter`,
+    target,
+    `say which: --checkpoint best, --checkpoint last, or a name such as --checkpoint ${last}`,
   );
 }
 
