@@ -9,16 +9,17 @@ const estimate = {
   adapterParameters: 2e5,
   weights: 16e6,
   adapter: 5e6,
-  activations: 376e6,
+  activations: 246e6,
   serving: 100e6,
   data: 250e6,
+  slack: 130e6,
   total: 747e6,
 };
 
 test('the estimate is told part by part', () => {
   expect(memoryText(estimate)).toBe(
     'about 747 MB: weights 16 MB (1 M parameters), adapter and optimiser 5 MB (200 k parameters), ' +
-      'activations 376 MB, serving 100 MB, program and corpus 250 MB',
+      'activations 246 MB, serving 100 MB, program and corpus 250 MB, slack 130 MB',
   );
 });
 

@@ -17,13 +17,15 @@ export const planMemory = (config: Config, data: Data, decoder: DecoderConfig): 
 
 /** `about 850 MB: weights …`, part by part. */
 export function memoryText(estimate: MemoryEstimate): string {
-  const { parameters, adapterParameters, weights, adapter, activations, serving, data, total } = estimate;
+  const { parameters, adapterParameters, weights, adapter, activations, serving, data, slack, total } =
+    estimate;
   const parts = [
     `weights ${short(weights)}B (${short(parameters)} parameters)`,
     `adapter and optimiser ${short(adapter)}B (${short(adapterParameters)} parameters)`,
     `activations ${short(activations)}B`,
     `serving ${short(serving)}B`,
     `program and corpus ${short(data)}B`,
+    `slack ${short(slack)}B`,
   ];
   return `about ${short(total)}B: ${parts.join(', ')}`;
 }
