@@ -135,7 +135,7 @@ export async function reportRun(input: ReportInput): Promise<{ report: FinalRepo
     comparisons: [],
     standIns: input.environment.standIns,
   };
-  report.comparisons = compare(report, data, config);
+  report.comparisons = compare([report], data, config);
   await writeFileAtomic(folder.report, `${JSON.stringify(report)}\n`);
   return { report, table: reportTable(report, data, k) };
 }

@@ -52,12 +52,10 @@ const ANSWER_FIGURES = [
   ['answer accuracy', 'answerAccuracy'],
 ] as const satisfies [string, keyof Answered][];
 
-const recalls = ({ perQuestion }: PolicyEvaluation): number[] => perQuestion.map((q) => q.recall);
-
-/** Mean over samples of each question's metric. */
-const sampleMeans = (all: PolicyEvaluation[], metric: QuestionMetric): number[] =>
+/** Mean over evaluations, of samples or seeds, of each question's metric. */
+const means = (all: readonly PolicyEvaluation[], metric: QuestionMetric): number[] =>
   all[0]!.perQuestion.map((_, i) => mean(all.map((e) => metricOf(e.perQuestion[i]!, metric))));
-const meanRecalls = (all: PolicyEvaluation[]): number[] => sampleMeans(all, 'recall');
+const recalls = (all: readonly PolicyEvaluation[]): number[] => means(all, 'recall');
 
 /** Recall of the whole pool, against single-pass lists of the same length, question by question. */
 function poolRecalls(
@@ -75,9 +73,10 @@ function poolRecalls(
 
 /**
  * The paired differences that a report gives, over all questions and over those whose gold never occurs in training;
- * streams are named by what is compared, so that adding one changes no other.
+ * streams are named by what is compared, so that adding one changes no other. Of several reports, of runs that differ
+ * by their seed: a question counts with its mean over the runs, and so does the start's best weight.
  */
-export function compare(report: FinalReport, data: Data, config: Config): Comparison[] {
+export function compare(reports: readonly FinalReport[], data: Data, config: Config): Comparison[] {
   const { seed } = config.run;
   const draws = config.eval.bootstrap;
   const subsets = {
@@ -99,48 +98,81 @@ export function compare(report: FinalReport, data: Data, config: Config): Compar
       out.push({ what: subset === 'all' ? what : `${what} (${subset})`, over, questions, gain });
     }
   };
-  const { before, after, singlePass: single, sampled, sweep } = report;
+  const [report] = reports as [FinalReport];
+  const before = reports.map((r) => r.before);
+  const after = reports.map((r) => r.after);
+  const single = reports.map((r) => r.singlePass);
   add('after', 'before', recalls(after), recalls(before));
   add('after', 'single-pass', recalls(after), recalls(single));
   add('before', 'single-pass', recalls(before), recalls(single));
-  const starts = [{ weight: config.retrieval.anchor.rewrite, before }, ...sweep];
-  const best = starts.reduce((a, b) => (b.before.recall > a.before.recall ? b : a));
-  if (sweep.length > 0)
-    add('after', `before at its best weight (${best.weight})`, recalls(after), recalls(best.before));
-  const isAnswered = after.answerAccuracy !== undefined;
-  const one = (e: PolicyEvaluation, figure: keyof Answered): number[] => sampleMeans([e], figure);
-  for (const [what, figure] of isAnswered ? ANSWER_FIGURES : [])
-    add(`${what} after`, `${what} before`, one(after, figure), one(before, figure));
-  if (sampled) {
-    const mine = meanRecalls(sampled.after);
-    add('after, mean sample', 'before, mean sample', mine, meanRecalls(sampled.before));
-    const read = [{ weight: config.retrieval.anchor.rewrite, sampled: sampled.before }, ...sweep];
-    const fairest = read.reduce((a, b) =>
-      mean(meanRecalls(b.sampled)) > mean(meanRecalls(a.sampled)) ? b : a,
-    );
-    if (sweep.length > 0)
-      add(
-        'after, mean sample',
-        `before, mean sample at its best weight (${fairest.weight})`,
-        mine,
-        meanRecalls(fairest.sampled),
-      );
-    for (const [what, figure] of isAnswered ? ANSWER_FIGURES : [])
+  const trained = config.retrieval.anchor.rewrite;
+  const starts = [
+    { weight: trained, start: recalls(before) },
+    ...report.sweep.map(({ weight }, w) => ({
+      weight,
+      start: recalls(reports.map((r) => r.sweep[w]!.before)),
+    })),
+  ];
+  if (report.sweep.length > 0) {
+    const { weight, start } = best(starts);
+    add('after', `before at its best weight (${weight})`, recalls(after), start);
+  }
+  const figures = report.after.answerAccuracy !== undefined ? ANSWER_FIGURES : [];
+  for (const [what, figure] of figures)
+    add(`${what} after`, `${what} before`, means(after, figure), means(before, figure));
+  if (report.sampled) {
+    const [start, mine] = [
+      reports.flatMap((r) => r.sampled!.before),
+      reports.flatMap((r) => r.sampled!.after),
+    ];
+    add('after, mean sample', 'before, mean sample', recalls(mine), recalls(start));
+    if (report.sweep.length > 0) {
+      const fairest = best([
+        { weight: trained, start: recalls(start) },
+        ...report.sweep.map(({ weight }, w) => ({
+          weight,
+          start: recalls(reports.flatMap((r) => r.sweep[w]!.sampled)),
+        })),
+      ]);
+      const over = `before, mean sample at its best weight (${fairest.weight})`;
+      add('after, mean sample', over, recalls(mine), fairest.start);
+    }
+    for (const [what, figure] of figures)
       add(
         `${what} after, mean sample`,
         `${what} before, mean sample`,
-        sampleMeans(sampled.after, figure),
-        sampleMeans(sampled.before, figure),
+        means(mine, figure),
+        means(start, figure),
       );
   }
-  const [pool, same] = poolRecalls(after, single, data.validation);
-  add('pool after', 'single-pass list of the same length', pool, same);
-  for (const { name, evaluation } of report.baselines)
-    add('after', name, recalls(after), recalls(evaluation));
+  const pools = reports.map((r) => poolRecalls(r.after, r.singlePass, data.validation));
+  const over = (side: 0 | 1): number[] =>
+    data.validation.map((_, i) => mean(pools.map((pool) => pool[side][i]!)));
+  add('pool after', 'single-pass list of the same length', over(0), over(1));
+  report.baselines.forEach(({ name }, b) => {
+    add('after', name, recalls(after), recalls(reports.map((r) => r.baselines[b]!.evaluation)));
+  });
   return out;
 }
 
+/** The weight at which the start reads best, the first of equals. */
+const best = (starts: { weight: number; start: number[] }[]) =>
+  starts.reduce((a, b) => (mean(b.start) > mean(a.start) ? b : a));
+
 const points = (x: number): string => `${x >= 0 ? '+' : ''}${(100 * x).toFixed(1)}`;
+
+/** A line a comparison, in points. */
+export const comparisonTable = (comparisons: readonly Comparison[], k: number): string =>
+  formatTable(
+    [`gain in recall@${k}, or as named; points`, 'over', 'questions', 'mean', '95 % interval'],
+    comparisons.map(({ what, over, questions, gain }) => [
+      what,
+      over,
+      String(questions),
+      points(gain.mean),
+      `[${points(gain.low)}, ${points(gain.high)}]`,
+    ]),
+  );
 
 /** What a person reads of it. */
 export function reportTable(report: FinalReport, data: Data, k: number): string {
@@ -163,16 +195,7 @@ export function reportTable(report: FinalReport, data: Data, k: number): string 
     '',
     formatTable(['', 'single-pass', 'before', 'after'], depth),
     '',
-    formatTable(
-      [`gain in recall@${k}, or as named; points`, 'over', 'questions', 'mean', '95 % interval'],
-      report.comparisons.map(({ what, over, questions, gain }) => [
-        what,
-        over,
-        String(questions),
-        points(gain.mean),
-        `[${points(gain.low)}, ${points(gain.high)}]`,
-      ]),
-    ),
+    comparisonTable(report.comparisons, k),
     ...report.standIns.map((standIn) => `note: ${standIn}`),
   ].join('\n');
 }
