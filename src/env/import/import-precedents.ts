@@ -1,7 +1,8 @@
 /**
- * Judgments of other shapes as precedents. JuDGE: `{text_id | CaseId, text | fact, fd | judgment…, la | articles}` with
- * article numbers of the Criminal Law; LeCaRDv2: `{pid, qw, fact, reason, result, charge, article}`, where `qw` is
- * the whole text.
+ * Judgments of other shapes as precedents, with article numbers of the Criminal Law. JuDGE: `all.json`, an array of
+ * `{CaseId, Fact, "Full Document", Reasoning, Judgment, "Law Articles", …}`, and what its scripts make of that, lines of
+ * `{text_id, text, la, fd}` (train, test, case_corpus). LeCaRDv2: a folder of candidates, each a file `{pid, qw, fact,
+ * reason, result, charge, article}`, where `qw` is the text of the judgment; or the same as lines.
  */
 import { z } from 'zod';
 import type { Corpus } from '../corpus.ts';
@@ -36,6 +37,11 @@ const judge = z.looseObject({
   full_doc: text,
   articles: cited,
   la: cited,
+  Fact: text,
+  'Full Document': text,
+  Reasoning: text,
+  Judgment: text,
+  'Law Articles': cited,
 });
 const lecard = z.looseObject({
   pid: rowId,
@@ -76,9 +82,14 @@ interface Case extends Omit<PrecedentLine, 'articles'> {
 const caseOfJudge = (row: z.infer<typeof judge>, line: number): Case => ({
   id: row.id ?? row.text_id ?? row.CaseId ?? `judge-${line}`,
   court: row.court ?? null,
-  fact: row.fact || row.text,
-  judgment: row.judgment || row.fd || row.full_doc,
-  citations: [...row.articles, ...row.la].map(citationOf),
+  fact: row.fact || row.text || row.Fact,
+  judgment:
+    row.judgment ||
+    row.fd ||
+    row.full_doc ||
+    row['Full Document'] ||
+    [row.Reasoning, row.Judgment].join('\n').trim(),
+  citations: [...row.articles, ...row.la, ...row['Law Articles']].map(citationOf),
 });
 
 const caseOfLecard = (
@@ -88,11 +99,12 @@ const caseOfLecard = (
   id: pid ?? id ?? `lecardv2-${line}`,
   court: null,
   fact: fact || qw,
-  judgment: qw || [fact, reason, result].join('\n'),
+  // The sentence stands in the result, which the text may leave out.
+  judgment: qw === '' ? [fact, reason, result].join('\n') : qw.includes(result) ? qw : `${qw}\n${result}`,
   citations: typeof article === 'string' ? citationsIn(article) : article.map(citationOf),
 });
 
-/** Reads `path`, rows of the shape. Cases without facts are left out and told; so are single articles that the corpus has not. */
+/** Reads `path`, rows of the shape, or a folder of them. Cases without facts are left out and told; so are single articles that the corpus has not. */
 export async function importPrecedents(
   path: string,
   shape: PrecedentShape,

@@ -204,43 +204,6 @@ describe('questions', () => {
   });
 });
 
-describe('precedents', () => {
-  it('come in the shapes of JuDGE and LeCaRDv2', async () => {
-    const judgment = '吉林省公主岭市人民法院 刑事判决书 …… 判决如下：被告人甲犯盗窃罪，判处有期徒刑一年。';
-    const judge = file('judge.jsonl', [
-      { text_id: 7, text: '甲偷手机', fd: judgment, la: [264, '133-1', 999] },
-      { text_id: 8, text: ' ', fd: judgment, la: [] },
-    ]);
-    const { precedents, report } = await importPrecedents(judge, 'judge', corpus);
-    expect(precedents).toEqual([
-      { id: '7', court: '吉林省公主岭市人民法院', fact: '甲偷手机', judgment, articles: ['c264', 'c133-1'] },
-    ]);
-    expect(Object.keys(report.leftOut)).toEqual([
-      'article 中华人民共和国刑法 999 is not in the corpus',
-      'the facts are empty',
-    ]);
-    const lecard = file('lecard.jsonl', [
-      {
-        pid: 'p',
-        fact: '甲偷手机',
-        reason: '本院认为',
-        result: '判处拘役',
-        article: ['刑法第二百六十四条'],
-        charge: ['盗窃罪'],
-      },
-    ]);
-    expect((await importPrecedents(lecard, 'lecardv2', corpus)).precedents).toEqual([
-      {
-        id: 'p',
-        court: null,
-        fact: '甲偷手机',
-        judgment: '甲偷手机\n本院认为\n判处拘役',
-        articles: ['c264'],
-      },
-    ]);
-  });
-});
-
 describe('what other projects write', () => {
   const row = { question: '甲偷手机', answer: '刑法第264条' };
   it.each(['', '  ', null])('has no id in %j: the number of the row is', async (id) => {

@@ -1,5 +1,9 @@
-/** Rows of other projects' files: JSON Lines, or one JSON array, as LawBench's are; both are named `.json` there. */
-import { open, readFile } from 'node:fs/promises';
+/**
+ * Rows of other projects' files: JSON Lines, or one JSON array, as LawBench's are (both are named `.json` there), or a
+ * folder of files with one row each, as LeCaRDv2's cases are.
+ */
+import { open, readdir, readFile, stat } from 'node:fs/promises';
+import { join } from 'node:path';
 import { z } from 'zod';
 import { messageOf, UserError } from '../../base/errors.ts';
 import { readJsonLines } from '../../base/jsonl.ts';
@@ -14,23 +18,45 @@ export const rowId = z
 const MAX_PROBLEMS = 10;
 
 /**
- * Hands each row of `path` to `visit` with its number, from 1: the line, or the place in the array. Which of the two
- * it is, its first character says; a gzip file is lines. Throws a `UserError` that names file and rows for broken
- * JSON, for bytes that are not UTF-8, for rows that do not fit `schema`, and for a missing file; nothing is visited of
- * an array that has one.
+ * Hands each row of `path` to `visit` with its number, from 1: the line, the place in the array, or the place among
+ * the folder's `.json` files, sorted by their names with numbers as numbers. Lines or an array, the first character of a
+ * file says; a gzip file is lines. Throws a `UserError` that names file and rows for broken JSON, for bytes that are
+ * not UTF-8, for rows that do not fit `schema`, and for a missing file; nothing is visited of an array or a folder that
+ * has one.
  */
 export async function readRows<T>(
   path: string,
   schema: z.ZodType<T>,
   visit: (row: T, number: number) => void,
 ): Promise<void> {
+  if ((await stat(path).catch(() => null))?.isDirectory()) {
+    const files = await jsonFiles(path);
+    const rows: [string, unknown][] = [];
+    for (const file of files) rows.push([file, await jsonOf(join(path, file))]);
+    return visitAll(path, rows, schema, visit);
+  }
   if (!(await beginsAnArray(path))) return readJsonLines(path, schema, visit);
   const rows = z.array(z.unknown()).parse(await jsonOf(path));
+  visitAll(
+    path,
+    rows.map((row, i) => [`row ${i + 1}`, row]),
+    schema,
+    visit,
+  );
+}
+
+/** Checks every row, each with the name that a problem of it is told by, before the first is visited. */
+function visitAll<T>(
+  path: string,
+  rows: [name: string, row: unknown][],
+  schema: z.ZodType<T>,
+  visit: (row: T, number: number) => void,
+): void {
   const problems: string[] = [];
-  const read = rows.map((row, i) => {
+  const read = rows.map(([name, row]) => {
     const parsed = schema.safeParse(row);
     for (const { path: key, message } of parsed.error?.issues ?? [])
-      problems.push(`\n  row ${i + 1}: ${key.length > 0 ? `"${key.join('.')}": ` : ''}${message}`);
+      problems.push(`\n  ${name}: ${key.length > 0 ? `"${key.join('.')}": ` : ''}${message}`);
     return parsed.data;
   });
   if (problems.length > 0)
@@ -40,6 +66,14 @@ export async function readRows<T>(
       'correct the rows named above',
     );
   for (const [i, row] of read.entries()) visit(row!, i + 1);
+}
+
+const byNumber = new Intl.Collator('en', { numeric: true });
+
+async function jsonFiles(folder: string): Promise<string[]> {
+  const names = (await readdir(folder)).filter((name) => name.endsWith('.json') && !name.startsWith('.'));
+  if (names.length > 0) return names.sort(byNumber.compare);
+  throw new UserError('holds no .json file', folder, 'name a file, or the folder of the cases');
 }
 
 /** Whether the first character of a file is `[`. What cannot be opened is none: reading its lines tells why. */
