@@ -1,7 +1,7 @@
 /** `lexpo export`: an adapter, or the merged model, with its model card. */
 import { UserError } from '../base/errors.ts';
 import { exportPolicy } from '../trainer/export/export-policy.ts';
-import { onInterrupt } from './interrupt.ts';
+import { interruptible } from './interrupt.ts';
 import type { Streams } from './main.ts';
 
 export interface ExportCommandOptions {
@@ -27,28 +27,21 @@ export async function exportCommand(
       'give one such as Qwen/Qwen3-0.6B',
     );
   const log = (line: string): void => void streams.stderr.write(`${line}\n`);
-  const interrupt = onInterrupt((name) => log(`${name}: stopping`));
-  const { signal } = interrupt;
-  try {
-    const { adapter } = await exportPolicy({
-      target,
-      out,
-      merged,
-      force,
-      checkpoint,
-      base,
-      baseName,
-      signal,
-      log,
-    });
-    streams.stdout.write(`${out}: ${adapter}${merged ? ', merged into its base model' : ''}\n`);
-    return 0;
-  } catch (error) {
-    const code = interrupt.exitCode();
-    if (code === null || error !== signal.reason) throw error;
-    log('stopped; nothing was written');
-    return code;
-  } finally {
-    interrupt.stop();
-  }
+  return interruptible(
+    (name) => log(`${name}: stopping; nothing is written`),
+    async (signal) => {
+      const { adapter } = await exportPolicy({
+        target,
+        out,
+        merged,
+        force,
+        checkpoint,
+        base,
+        baseName,
+        signal,
+        log,
+      });
+      streams.stdout.write(`${out}: ${adapter}${merged ? ', merged into its base model' : ''}\n`);
+    },
+  );
 }

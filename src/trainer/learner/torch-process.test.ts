@@ -130,6 +130,22 @@ describe.skipIf(process.platform === 'win32')('a line with something else at its
   });
 });
 
+describe.skipIf(process.platform === 'win32')('a line that closes while the processes live', () => {
+  it('ends the call under way, and the processes', async () => {
+    const python = talker('hung-up', true, []);
+    const file = join(folder, 'hung-up.cjs');
+    writeFileSync(
+      file,
+      `${readFileSync(file, 'utf8')}; console.log('lost'); socket.on('data', () => socket.destroy());`,
+    );
+    const processes = await startTorch(settings({ python }), { closedMs: 300 });
+    const ping = { kind: 'ping', body: {}, tensors: new Map() };
+    const error = await errorOf(processes.call(ping, 60_000));
+    expect(error.message).toMatch(/it ended with a closed line and no exit\n {4}lost/);
+    await processes.close();
+  });
+});
+
 describe.skipIf(skip)(`running processes${skip ? `: ${skip}` : ''}`, { timeout: 120_000 }, () => {
   const [pass] = randomPasses(stream(1, 'faults'));
 

@@ -36,6 +36,8 @@ const HEARTBEAT_MS = 20_000;
 const HEARTBEAT_ANSWER = 6;
 /** From asking to end until the next, harder way. */
 const GRACE_MS = 3_000;
+/** From the end of the line to the end of the processes: torchrun gives its others half a minute, and then says why. */
+const CLOSED_MS = 45_000;
 const KEPT_LINES = 400;
 const PING: Message = { kind: 'ping', body: {}, tensors: new Map() };
 
@@ -47,7 +49,7 @@ const PING: Message = { kind: 'ping', body: {}, tensors: new Map() };
  */
 export async function startTorch(
   settings: TorchSettings,
-  options: { heartbeatMs?: number } = {},
+  { heartbeatMs = HEARTBEAT_MS, closedMs = CLOSED_MS }: { heartbeatMs?: number; closedMs?: number } = {},
 ): Promise<TorchProcess> {
   const folder = mkdtempSync(join(tmpdir(), 'lexpo-'));
   const path = join(folder, 'learner');
@@ -55,7 +57,7 @@ export async function startTorch(
   try {
     await listen(server, path);
     const child = launch(settings, path);
-    return await connect(child, server, settings, options.heartbeatMs ?? HEARTBEAT_MS);
+    return await connect(child, server, settings, { heartbeatMs, closedMs });
   } finally {
     server.close();
     rmSync(folder, { recursive: true, force: true });
@@ -105,7 +107,7 @@ async function connect(
   child: ChildProcess,
   server: Server,
   settings: TorchSettings,
-  heartbeatMs: number,
+  { heartbeatMs, closedMs }: { heartbeatMs: number; closedMs: number },
 ): Promise<TorchProcess> {
   const lines = keepLines(child);
   let dead: unknown = null;
@@ -177,6 +179,13 @@ async function connect(
     server.once('connection', (connection) => {
       socket = connection;
       connection.on('error', () => {});
+      connection.once('close', () => {
+        void within(exited, closedMs).then(() => {
+          if (ended) return;
+          fail(torchFailure('a closed line and no exit', lines, settings.python));
+          void kill();
+        });
+      });
       const refuse = (error: unknown): void => {
         fail(error);
         void kill();
