@@ -29,7 +29,7 @@ vi.mock('node:fs/promises', async (importOriginal) => {
   };
 });
 
-const { writeFileAtomic, writeFolderAtomic } = await import('./atomic-write.ts');
+const { writeFileAtomic, writeFilesAtomic, writeFolderAtomic } = await import('./atomic-write.ts');
 const { UserError } = await import('./errors.ts');
 
 let folder = '';
@@ -91,6 +91,44 @@ describe('writeFileAtomic', () => {
     await Promise.all(texts.map((text) => writeFileAtomic(path, text)));
     expect(texts).toContain(readFileSync(path, 'utf8'));
     expect(readdirSync(folder)).toEqual(['f']);
+  });
+});
+
+describe('writeFilesAtomic', () => {
+  test('all are there, also in folders that were not', async () => {
+    const [a, b] = [join(folder, 'x', 'a'), join(folder, 'y', 'b')];
+    await writeFilesAtomic([
+      [a, '1'],
+      [b, '2'],
+    ]);
+    expect([a, b].map((path) => readFileSync(path, 'utf8'))).toEqual(['1', '2']);
+  });
+
+  test('an error in a later one leaves the earlier as they were, and no temporary', async () => {
+    const [a, b] = [join(folder, 'a'), join(folder, 'b')];
+    await writeFileAtomic(a, 'old');
+    const failing = function* () {
+      yield 'half';
+      throw new Error('ours');
+    };
+    const failure = writeFilesAtomic([
+      [a, 'new'],
+      [b, failing()],
+    ]);
+    await expect(failure).rejects.toThrow('ours');
+    expect(readFileSync(a, 'utf8')).toBe('old');
+    expect(readdirSync(folder)).toEqual(['a']);
+  });
+
+  test('the file that cannot be written is the one that is named', async () => {
+    writeFileSync(join(folder, 'file'), '');
+    const below = join(folder, 'file', 'b');
+    const failure = writeFilesAtomic([
+      [join(folder, 'a'), '1'],
+      [below, '2'],
+    ]);
+    await expect(failure).rejects.toThrow(below);
+    expect(readdirSync(folder)).toEqual(['file']);
   });
 });
 

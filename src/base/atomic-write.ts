@@ -16,19 +16,34 @@ type Content = string | Uint8Array | Iterable<string | Uint8Array> | AsyncIterab
  * sees the old file or the whole new one. What the file system refuses (full, read-only, not permitted) is
  * a `UserError` that names `path`, and nothing is left behind.
  */
-export async function writeFileAtomic(path: string, content: Content): Promise<void> {
-  const folder = dirname(path);
-  let temporary: string | undefined;
+export function writeFileAtomic(path: string, content: Content): Promise<void> {
+  return writeFilesAtomic([[path, content]]);
+}
+
+/**
+ * As `writeFileAtomic`, for files that belong together: the first gets its name when all are written and flushed, so
+ * that an error in any of the contents, or a full disk, leaves every old file as it was. A crash between two of the
+ * renames leaves the first ones new.
+ */
+export async function writeFilesAtomic(files: readonly (readonly [path: string, Content])[]): Promise<void> {
+  const written: { path: string; temporary: string }[] = [];
+  let at = '';
   try {
-    await mkdir(folder, { recursive: true });
-    const claimed = await claim(path, (name) => open(name, 'wx'));
-    temporary = claimed.name;
-    await fillFile(claimed.value, content);
-    await rename(temporary, path);
-    await sync(folder);
+    for (const [path, content] of files) {
+      at = path;
+      await mkdir(dirname(path), { recursive: true });
+      const { name, value } = await claim(path, (free) => open(free, 'wx'));
+      written.push({ path, temporary: name });
+      await fillFile(value, content);
+    }
+    for (const { path, temporary } of written) {
+      at = path;
+      await rename(temporary, path);
+      await sync(dirname(path));
+    }
   } catch (error) {
-    if (temporary) await rm(temporary, { force: true });
-    throw writeError(error, path);
+    for (const { temporary } of written) await rm(temporary, { force: true });
+    throw writeError(error, at);
   }
 }
 

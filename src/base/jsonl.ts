@@ -6,8 +6,10 @@ import { createReadStream } from 'node:fs';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip, createGzip } from 'node:zlib';
 import type { z } from 'zod';
-import { writeFileAtomic } from './atomic-write.ts';
+import { writeFilesAtomic } from './atomic-write.ts';
 import { messageOf, UserError } from './errors.ts';
+
+type Records = Iterable<unknown> | AsyncIterable<unknown>;
 
 /** One value as a line, its line feed included. A number that is not finite is an error, never `null`. */
 export function jsonLine(value: unknown): string {
@@ -23,12 +25,18 @@ export function jsonLine(value: unknown): string {
  * Writes `records` to `path` atomically, in their order, without holding them all as text. The bytes depend
  * on the records only. An error thrown by `records` leaves nothing behind and passes through.
  */
-export async function writeJsonLines(
-  path: string,
-  records: Iterable<unknown> | AsyncIterable<unknown>,
-): Promise<void> {
-  const lines = linesOf(records);
-  await writeFileAtomic(path, path.endsWith('.gz') ? gzipped(lines) : lines);
+export function writeJsonLines(path: string, records: Records): Promise<void> {
+  return writeJsonLinesFiles([[path, records]]);
+}
+
+/** As `writeJsonLines`, for files that belong together: none takes its name before all are written. */
+export function writeJsonLinesFiles(files: readonly (readonly [path: string, Records])[]): Promise<void> {
+  return writeFilesAtomic(
+    files.map(([path, records]) => {
+      const lines = linesOf(records);
+      return [path, path.endsWith('.gz') ? gzipped(lines) : lines];
+    }),
+  );
 }
 
 async function* gzipped(chunks: AsyncIterable<string>): AsyncGenerator<Uint8Array> {
@@ -39,7 +47,7 @@ async function* gzipped(chunks: AsyncIterable<string>): AsyncGenerator<Uint8Arra
 }
 
 /** The lines, gathered to chunks of about 64 KiB. */
-async function* linesOf(records: Iterable<unknown> | AsyncIterable<unknown>): AsyncGenerator<string> {
+async function* linesOf(records: Records): AsyncGenerator<string> {
   let chunk = '';
   for await (const record of records) {
     chunk += jsonLine(record);

@@ -1,7 +1,7 @@
 /** `lexpo import`: question and precedent sets of other shapes as files of ours. */
 import { existsSync } from 'node:fs';
 import { UserError } from '../base/errors.ts';
-import { writeJsonLines } from '../base/jsonl.ts';
+import { writeJsonLines, writeJsonLinesFiles } from '../base/jsonl.ts';
 import { loadCorpus } from '../env/corpus.ts';
 import { importPrecedents, PRECEDENT_SHAPES, type PrecedentShape } from '../env/import/import-precedents.ts';
 import {
@@ -11,6 +11,7 @@ import {
   splitQuestions,
 } from '../env/import/import-questions.ts';
 import { importText } from '../env/import/import-report.ts';
+import type { Query } from '../env/types.ts';
 import type { Streams } from './main.ts';
 
 export interface ImportOptions {
@@ -62,11 +63,10 @@ export async function importCommand(
   stdout.write(`${importText(report)}\n`);
   checkSome(queries, source);
   const { train, heldOut } = splitQuestions(queries, holdOut ?? 0, seed);
-  await writeJsonLines(out, train);
-  stdout.write(`${train.length} questions in ${out}\n`);
-  if (holdOut === undefined) return;
-  await writeJsonLines(other, heldOut);
-  stdout.write(`${heldOut.length} questions in ${other}\n`);
+  const files: [string, Query[]][] = [[out, train]];
+  if (holdOut !== undefined) files.push([other, heldOut]);
+  await writeJsonLinesFiles(files);
+  for (const [file, rows] of files) stdout.write(`${rows.length} questions in ${file}\n`);
 }
 
 function checkSome(kept: readonly unknown[], source: string): void {

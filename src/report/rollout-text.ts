@@ -13,8 +13,11 @@ import { printable } from './text.ts';
 export function rolloutText(query: Query, results: readonly RolloutResult[], scored: boolean): string {
   const gold = new Set(query.gold);
   const head = [`question ${printable(query.id)}: ${printable(query.query)}`];
-  if (scored)
-    head.push(`gold: ${query.gold.map(printable).join(', ') || 'none, a model judges the evidence'}`);
+  head.push(
+    scored
+      ? `gold: ${query.gold.map(printable).join(', ') || 'none, a model judges the evidence'}`
+      : 'no rewards: neither its gold nor an expected answer is known (--gold id,id)',
+  );
   const members = results.map((result, index) =>
     result.kind === 'ok'
       ? memberText(result.trajectory, gold, scored)

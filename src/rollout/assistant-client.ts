@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import OpenAI, { APIConnectionError, APIConnectionTimeoutError, APIError, APIUserAbortError } from 'openai';
 import { messageOf } from '../base/errors.ts';
 import { keyHider } from './hide-key.ts';
-import { createHttpFetch } from './http-fetch.ts';
+import { createHttpFetch, EndlessAnswer } from './http-fetch.ts';
 import { createLimit } from './limit.ts';
 import { serverRoot } from './server-root.ts';
 
@@ -113,6 +113,8 @@ function failureOf(
   if (error instanceof AssistantFailure) return told(error.reason, error.message, error.status);
   if (error instanceof APIConnectionTimeoutError || error instanceof APIUserAbortError)
     return told('deadline', `no answer within ${deadlineMs} ms`);
+  if (error instanceof APIConnectionError && error.cause instanceof EndlessAnswer)
+    return told('invalid-answer', error.cause.message);
   if (error instanceof APIConnectionError) return told('connection', messageOf(error.cause ?? error));
   if (error instanceof APIError && typeof error.status === 'number') {
     const { status } = error;

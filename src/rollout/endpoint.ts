@@ -17,7 +17,7 @@ import {
   readVersion,
 } from './endpoint-answer.ts';
 import { keyHider } from './hide-key.ts';
-import { BrokenAnswer, createHttpFetch } from './http-fetch.ts';
+import { BrokenAnswer, createHttpFetch, EndlessAnswer } from './http-fetch.ts';
 import { createLimit } from './limit.ts';
 import { RolloutFailure } from './rollout-failure.ts';
 import { serverRoot } from './server-root.ts';
@@ -255,7 +255,10 @@ export function createEndpoint(options: EndpointOptions): Endpoint {
 function mayRetry(error: unknown, attempt: number): boolean {
   if (error instanceof RateLimitError) return true;
   if (!(error instanceof APIConnectionError) || error instanceof APIConnectionTimeoutError) return false;
-  return attempt < CONNECTION_RETRIES && !(error.cause instanceof BrokenAnswer);
+  return (
+    attempt < CONNECTION_RETRIES &&
+    !(error.cause instanceof BrokenAnswer || error.cause instanceof EndlessAnswer)
+  );
 }
 
 type Hide = (text: string) => string;
@@ -270,6 +273,8 @@ function asFailure(error: unknown, signal: AbortSignal, deadlineMs: number, hide
     return new RolloutFailure(busy ? 'overloaded' : 'deadline', `${what} for ${deadlineMs} ms`);
   }
   if (error instanceof APIConnectionError) {
+    if (error.cause instanceof EndlessAnswer)
+      return new RolloutFailure('invalid-answer', error.cause.message);
     return new RolloutFailure('connection', hide(`${error.message} ${messageOf(error.cause ?? '')}`).trim());
   }
   if (error instanceof APIError) return httpFailure(error, hide);

@@ -11,8 +11,22 @@ export class BrokenAnswer extends Error {
   override name = 'BrokenAnswer';
 }
 
-/** Keeps connections open for the next call; at most `maxSockets` at once per host. */
-export function createHttpFetch(maxSockets: number): typeof fetch {
+/** The answer goes on and on: no answer to any request of ours is so long. */
+export class EndlessAnswer extends Error {
+  override name = 'EndlessAnswer';
+}
+
+/**
+ * An answer may hold so many bytes: 256 MiB. The longest that is wanted, prompt log-probabilities of a full context,
+ * has a few dozen; without a bound a broken server would fill the memory before any deadline.
+ */
+const MAX_BYTES = 256 * 1024 * 1024;
+
+/**
+ * Keeps connections open for the next call; at most `maxSockets` at once per host. An answer of more than `maxBytes`
+ * is an `EndlessAnswer`.
+ */
+export function createHttpFetch(maxSockets: number, maxBytes = MAX_BYTES): typeof fetch {
   const options = { keepAlive: true, maxSockets };
   const clients = {
     'http:': { request: http.request, agent: new http.Agent(options) },
@@ -32,16 +46,23 @@ export function createHttpFetch(maxSockets: number): typeof fetch {
         ...(init.signal ? { signal: init.signal } : {}),
       });
       request.once('error', reject);
-      request.once('response', (answer) => collect(answer).then(resolve, reject));
+      request.once('response', (answer) => collect(answer, maxBytes).then(resolve, reject));
       request.end(init.body ?? undefined);
     });
 }
 
-async function collect(answer: IncomingMessage): Promise<Response> {
+async function collect(answer: IncomingMessage, maxBytes: number): Promise<Response> {
   const chunks: Buffer[] = [];
+  let bytes = 0;
   try {
-    for await (const chunk of answer as AsyncIterable<Buffer>) chunks.push(chunk);
+    for await (const chunk of answer as AsyncIterable<Buffer>) {
+      bytes += chunk.length;
+      // Thrown out of the loop, it closes the connection.
+      if (bytes > maxBytes) throw new EndlessAnswer(`the answer has more than ${maxBytes} bytes`);
+      chunks.push(chunk);
+    }
   } catch (cause) {
+    if (cause instanceof EndlessAnswer) throw cause;
     throw new BrokenAnswer('the connection broke in the middle of the answer', { cause });
   }
   const status = answer.statusCode!;

@@ -1,8 +1,6 @@
 /** Question files that a configuration says how to make: `data.import`, done once, when the files are absent. */
 import { existsSync } from 'node:fs';
-import { mkdir } from 'node:fs/promises';
-import { dirname } from 'node:path';
-import { writeJsonLines } from '../base/jsonl.ts';
+import { writeJsonLinesFiles } from '../base/jsonl.ts';
 import type { Config } from '../config/schema.ts';
 import type { Corpus } from '../env/corpus.ts';
 import { importQuestions, splitQuestions } from '../env/import/import-questions.ts';
@@ -35,11 +33,11 @@ export async function ensureQuestions(
 ): Promise<void> {
   const imported = await importedQuestions({ data }, corpus);
   if (!imported) return;
-  for (const side of ['train', 'validation'] as const) {
-    await mkdir(dirname(data[side]), { recursive: true });
-    await writeJsonLines(data[side], imported[side]);
-  }
   const { report, train, validation } = imported;
+  await writeJsonLinesFiles([
+    [data.train, train],
+    [data.validation, validation],
+  ]);
   say(
     `${data.import!.from}: ${importText(report)}; ${train.length} in ${data.train}, ${validation.length} in ${data.validation}`,
   );

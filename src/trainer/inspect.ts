@@ -158,7 +158,7 @@ function findQuestion(question: Question, data: Data): Query {
     const unknown = question.gold.filter((id) => !data.corpus.byId.has(id));
     if (unknown.length > 0) throw new UserError(`no such article: ${unknown.join(', ')}`, '--gold');
     if (question.text.trim() === '') throw new UserError('the question is empty', '--query');
-    return { id: 'question', query: question.text, gold: question.gold };
+    return { id: 'asked', query: question.text, gold: question.gold };
   }
   const found = [...data.train, ...data.validation].find(({ id }) => id === question.queryId);
   if (!found) throw new UserError(`no question has the id ${question.queryId}`, '--query-id');

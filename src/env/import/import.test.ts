@@ -1,5 +1,6 @@
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { temporaryFolder } from '../../base/test-support.ts';
 import { corpusOf, loadCorpus } from '../corpus.ts';
@@ -149,6 +150,10 @@ describe('questions', () => {
     const array = join(scratch, '3-1.json');
     writeFileSync(array, `\uFEFF${JSON.stringify(rows, null, 2)}`);
     const read = await importQuestions(array, 'lawbench', corpus);
+    writeFileSync(`${array}.gz`, gzipSync(JSON.stringify(rows)));
+    expect(await importQuestions(`${array}.gz`, 'lawbench', corpus)).toEqual(read);
+    writeFileSync(`${array}.gz`, gzipSync(JSON.stringify(rows)).subarray(0, -9));
+    await expect(importQuestions(`${array}.gz`, 'lawbench', corpus)).rejects.toThrow(/3-1.json.gz: /);
     expect(read).toEqual(await importQuestions(file('lines.json', rows), 'lawbench', corpus));
     expect(read.queries.map(({ gold }) => gold)).toEqual([['c264'], ['c133-1']]);
     writeFileSync(array, JSON.stringify([rows[0], { question: 'x' }, 7]));

@@ -2,8 +2,13 @@
  * Rows of other projects' files: JSON Lines, or one JSON array, as LawBench's are (both are named `.json` there), or a
  * folder of files with one row each, as LeCaRDv2's cases are.
  */
-import { open, readdir, readFile, stat } from 'node:fs/promises';
+import { createReadStream } from 'node:fs';
+import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Readable } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
+import { pipeline } from 'node:stream/promises';
+import { createGunzip } from 'node:zlib';
 import { z } from 'zod';
 import { messageOf, UserError } from '../../base/errors.ts';
 import { readJsonLines } from '../../base/jsonl.ts';
@@ -20,7 +25,7 @@ const MAX_PROBLEMS = 10;
 /**
  * Hands each row of `path` to `visit` with its number, from 1: the line, the place in the array, or the place among
  * the folder's `.json` files, sorted by their names with numbers as numbers. Lines or an array, the first character of a
- * file says; a gzip file is lines. Throws a `UserError` that names file and rows for broken JSON, for bytes that are
+ * file says, of a gzip file the first of what it holds. Throws a `UserError` that names file and rows for broken JSON, for bytes that are
  * not UTF-8, for rows that do not fit `schema`, and for a missing file; nothing is visited of an array or a folder that
  * has one.
  */
@@ -78,21 +83,33 @@ async function jsonFiles(folder: string): Promise<string[]> {
 
 /** Whether the first character of a file is `[`. What cannot be opened is none: reading its lines tells why. */
 async function beginsAnArray(path: string): Promise<boolean> {
-  if (path.endsWith('.gz')) return false;
-  const file = await open(path).catch(() => null);
-  if (file === null) return false;
   try {
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(256), 0, 256, 0);
-    return /^\uFEFF?\s*\[/.test(buffer.toString('utf8', 0, bytesRead));
+    // A byte order mark and white space come first at most: the first chunk holds the character.
+    for await (const chunk of contentOf(path))
+      return /^\uFEFF?\s*\[/.test((chunk as Buffer).toString('utf8', 0, 256));
   } catch {
-    return false; // A folder opens and cannot be read: told by the reading of lines, too.
-  } finally {
-    await file.close();
+    // A folder, a missing file, no gzip after all: told by the reading of lines, too.
   }
+  return false;
+}
+
+/** The bytes of a file, unpacked where its name ends in `.gz`. */
+function contentOf(path: string): Readable {
+  const file = createReadStream(path);
+  if (!path.endsWith('.gz')) return file;
+  const unpacked = createGunzip();
+  // Whoever reads `unpacked` meets the error there; stopping early closes the file.
+  pipeline(file, unpacked).catch(() => {});
+  return unpacked;
 }
 
 async function jsonOf(path: string): Promise<unknown> {
-  const bytes = await readFile(path);
+  let bytes: Buffer;
+  try {
+    bytes = await buffer(contentOf(path));
+  } catch (error) {
+    throw new UserError(`cannot be read (${messageOf(error)})`, path);
+  }
   let text: string;
   try {
     // Never replacement characters: they would be read as what the question says. A BOM is left out.
