@@ -1,6 +1,7 @@
 /**
  * Answers of a helper model, kept by content: the same model asked the same with the same options is asked once,
- * also by other processes on the same folder and by later runs. Failures are never kept, nor are texts that who asks
+ * also by other processes on the same folder and by later runs; samples that are named (`sample`) are asked for once
+ * each. Failures are never kept, nor are texts that who asks
  * cannot read (`check`): a bad moment of a model must not become its answer for ever.
  */
 import { readFile } from 'node:fs/promises';
@@ -34,8 +35,9 @@ export function cachedModel(chat: ChatModel, folder: string, say: (line: string)
   return {
     name: chat.name,
     chat(messages, options) {
-      const { maxTokens, temperature } = options;
-      const key = sha256(JSON.stringify([chat.name, messages, maxTokens, temperature]));
+      const { maxTokens, temperature, sample } = options;
+      const asking = [chat.name, messages, maxTokens, temperature];
+      const key = sha256(JSON.stringify(sample === undefined ? asking : [...asking, sample]));
       const path = join(folder, `${key}.json`);
       const found = underWay.get(path);
       if (found) return found;

@@ -34,7 +34,7 @@ const quiet = (): void => {};
 const call = { maxTokens: 4, temperature: 0 };
 
 describe('openAssistant', () => {
-  it('keeps answers beside the runs, or in the folder named; a sampling teacher is asked each time', async () => {
+  it('keeps answers beside the runs, or in the folder named; a teacher that samples, each sample once', async () => {
     const judge = { url, model: 'm' };
     for (const more of [{}, { cache: join(scratch, 'kept') }]) {
       const config = configOf({ judge, ...more }, 'cached');
@@ -48,7 +48,8 @@ describe('openAssistant', () => {
     const config = configOf({ teacher: { ...judge, temperature: 0.7 } }, 'teacher');
     const { chat, name, sampling } = teacherOf(config, quiet);
     asked = 0;
-    for (let i = 0; i < 3; i++) await chat!.chat(messages, call);
+    for (const sample of ['1/q/0/0', '1/q/1/0', '1/q/0/0', '1/q/2/0'])
+      await chat!.chat(messages, { ...call, sample });
     expect([asked, name, sampling.temperature]).toEqual([3, `m at ${url}`, 0.7]);
   });
 

@@ -9,19 +9,14 @@ import { cachedModel } from '../rollout/model-cache.ts';
 export type AssistantRole = Exclude<keyof Config['assistants'], 'cache'>;
 export type AssistantSettings = NonNullable<Config['assistants'][AssistantRole]>;
 
-/**
- * The model of a role. Its answers are kept (`keptFolder`); a teacher's are
- * not when it samples: its episodes of one question are to differ. UserError for a key that is not set.
- */
+/** The model of a role. Its answers are kept (`keptFolder`). UserError for a key that is not set. */
 export function openAssistant(
   config: Pick<Config, 'assistants' | 'run'>,
   role: AssistantRole,
   settings: AssistantSettings,
   say: (line: string) => void,
 ): ChatModel {
-  const chat = askUncached(role, settings);
-  if (role === 'teacher' && settings.temperature > 0) return chat;
-  return cachedModel(chat, keptFolder(config), say);
+  return cachedModel(askUncached(role, settings), keptFolder(config), say);
 }
 
 /** Where answers and vectors are kept: `assistants.cache`, else beside the runs, for all of them. */

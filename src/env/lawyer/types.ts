@@ -79,6 +79,8 @@ export interface ChatModel {
 export interface ChatOptions {
   maxTokens: number;
   temperature: number;
+  /** Names one of several samples of the same question, where each is to be kept as its own answer. */
+  sample?: string;
   /** Throws for a text that is of no use to who asks; a model whose answers are kept rejects with that, and keeps none. */
   check?: (text: string) => void;
 }

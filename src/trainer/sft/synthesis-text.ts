@@ -10,6 +10,7 @@ export function synthesisText({
   unplayable,
   episodes,
   failures,
+  invalid: reasons,
   meanWorth,
   contamination,
 }: SynthesisReport): string {
@@ -21,6 +22,7 @@ export function synthesisText({
     `mean worth ${meanWorth.played.toFixed(3)} of what was played, ${meanWorth.kept.toFixed(3)} of what is kept`,
     ...(unplayable > 0 ? [`${unplayable} questions without gold: only a model can play them`] : []),
     ...failures.map((reason) => `failed: ${reason}`),
+    ...reasons.map(({ reason, episodes: times }) => `invalid, ${times} times: ${reason}`),
     '',
     `held against ${tests.map(({ file, texts }) => `${texts} texts of ${file}`).join(', ')}: ` +
       `refused from ${percent(maxOverlap)} of a test text's ${ngram}-grams on`,

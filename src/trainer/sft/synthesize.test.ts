@@ -153,7 +153,28 @@ describe('synthesize', () => {
       options(),
     );
     expect(report.episodes).toMatchObject({ played: 2, kept: 1, invalid: 1 });
+    expect(report.invalid).toEqual([{ reason: 'STOP', episodes: 1 }]);
+    expect(synthesisText(report)).toContain('invalid, 1 times: STOP');
     expect(records[0]).toMatchObject({ teacher: 'teacher', calls: [{ messages: [{ role: 'user' }] }] });
+  });
+
+  it('names each sample of a teacher that samples by seed, question, episode and call; none where it does not', async () => {
+    const samples = async (temperature: number, seed: number) => {
+      const named: (string | undefined)[] = [];
+      const chat: ChatModel = {
+        name: 'teacher',
+        chat: async (_, { sample }) => {
+          named.push(sample);
+          return 'good';
+        },
+      };
+      const settings = options({ temperature, seed });
+      await synthesize(environmentOf(sayById), { name: 't', chat }, queries.slice(0, 2), tests, [], settings);
+      return named.sort();
+    };
+    expect(await samples(0.7, 1)).toEqual(['1/right/0/0', '1/right/1/0', '1/wrong/0/0', '1/wrong/1/0']);
+    expect(await samples(0.7, 2)).toContain('2/right/0/0');
+    expect(new Set(await samples(0, 1))).toEqual(new Set([undefined]));
   });
 
   it('is an error when every episode failed, and ends when the signal fires', async () => {

@@ -74,6 +74,8 @@ export interface SynthesisReport {
   };
   /** The first failures' reasons. */
   failures: string[];
+  /** Why episodes ended invalid, the most frequent first. */
+  invalid: { reason: string; episodes: number }[];
   meanWorth: { played: number; kept: number };
   contamination: {
     ngram: number;
@@ -142,7 +144,7 @@ export async function synthesize(
       }),
     ),
   );
-  const { episodes, failures, worths, good } = sorted(played.flat(), environment, teacher, accept);
+  const { episodes, failures, invalid, worths, good } = sorted(played.flat(), environment, teacher, accept);
   const nameOf = ({ queryId, rollout }: DemonstrationRecord): string => `${queryId}/${rollout}`;
   const written = check({
     name: "the teacher's calls",
@@ -168,6 +170,7 @@ export async function synthesize(
     unplayable: queries.length - playable.length,
     episodes,
     failures,
+    invalid,
     meanWorth: { played: meanOf(worths), kept: meanOf(kept.map(({ worth }) => worth)) },
     contamination: {
       ngram,
@@ -183,6 +186,7 @@ export async function synthesize(
 function sorted(played: readonly Played[], environment: Environment, { name }: Teacher, accept: number) {
   const episodes = { played: played.length, kept: 0, failed: 0, invalid: 0, wrong: 0, contaminated: 0 };
   const failures: string[] = [];
+  const reasons = new Map<string, number>();
   const worths: number[] = [];
   const good: { record: DemonstrationRecord; worth: number }[] = [];
   for (const result of played) {
@@ -194,8 +198,11 @@ function sorted(played: readonly Played[], environment: Environment, { name }: T
     const { one, ledger } = result;
     const worth = environment.worth(ledger);
     worths.push(worth);
-    if (one.episode.termination.kind === 'invalid') episodes.invalid++;
-    else if (worth < accept) episodes.wrong++;
+    const { kind, reason } = one.episode.termination;
+    if (kind === 'invalid') {
+      episodes.invalid++;
+      reasons.set(reason, (reasons.get(reason) ?? 0) + 1);
+    } else if (worth < accept) episodes.wrong++;
     else good.push({ record: demonstrationRecord(one, name, ledger), worth });
   }
   if (played.length > 0 && episodes.failed === played.length)
@@ -204,7 +211,10 @@ function sorted(played: readonly Played[], environment: Environment, { name }: T
       name,
       'check the teacher and the tools',
     );
-  return { episodes, failures, worths, good };
+  const invalid = [...reasons]
+    .map(([reason, times]) => ({ reason, episodes: times }))
+    .sort((a, b) => b.episodes - a.episodes);
+  return { episodes, failures, invalid, worths, good };
 }
 
 const precedentsShown = ({ rounds }: DemonstrationRecord): string =>
@@ -242,8 +252,13 @@ async function playQuestion(
       orFailure(async () => {
         options.signal.throwIfAborted();
         const { maxTokens, temperature } = options;
-        const { policy, calls } = recordedPolicy(query.id, ({ messages }) =>
-          chat.chat(messages, { maxTokens, temperature }),
+        // Named, a sample is kept like any answer: a synthesis that was stopped asks only for the rest.
+        const { policy, calls } = recordedPolicy(query.id, ({ messages, callIndex }) =>
+          chat.chat(messages, {
+            maxTokens,
+            temperature,
+            ...(temperature > 0 ? { sample: [seed, query.id, rollout, callIndex].join('/') } : {}),
+          }),
         );
         const episode = await environment.runEpisode(query, policy);
         return score({ queryId: query.id, rollout, calls, episode });
