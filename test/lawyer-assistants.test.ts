@@ -59,10 +59,11 @@ afterAll(() => void server.close());
 
 const questions = readFileSync('data/demo/train.jsonl', 'utf8').split('\n').slice(0, 6);
 
-async function synthesize(out: string, lines = questions, more: string[] = []) {
+const ROLES = ['teacher', 'judge', 'condenser', 'reranker'];
+
+async function synthesize(out: string, lines = questions, roles = ROLES) {
   const train = join(scratch, 'train.jsonl');
   writeFileSync(train, `${lines.join('\n')}\n`);
-  const roles = ['teacher', 'judge', 'condenser', 'reranker', ...more];
   const sets = [
     `run.dir=${scratch}`,
     `data.train=${train}`,
@@ -123,7 +124,7 @@ describe('helper models at an endpoint', () => {
     const refused = await synthesize(join(scratch, 'd.jsonl'), lines);
     expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('has no gold')]);
     const out = join(scratch, 'e.jsonl');
-    const { code, stderr } = await synthesize(out, lines, ['critic']);
+    const { code, stderr } = await synthesize(out, lines, [...ROLES, 'critic']);
     expect([code, stderr]).toEqual([0, '']);
     const records = await readDemonstrations(out);
     expect(records).toHaveLength(6);
@@ -135,11 +136,14 @@ describe('helper models at an endpoint', () => {
       });
   });
 
-  it('that fail make failed episodes, never wrong ones', { timeout: 60_000 }, async () => {
+  it('that fail make failed episodes, never wrong ones, whoever plays', { timeout: 60_000 }, async () => {
     judgeFails = true;
     rmSync(join(scratch, '.assistants'), { recursive: true });
-    const { code, stderr } = await synthesize(join(scratch, 'c.jsonl'));
-    expect(code).toBe(1);
-    expect(stderr).toContain(`every episode failed, the first with judge at ${url}: status 400`);
+    for (const roles of [ROLES, ['judge']]) {
+      const { code, stderr } = await synthesize(join(scratch, 'c.jsonl'), questions, roles);
+      expect(code).toBe(1);
+      expect(stderr).toContain(`all 6 episodes failed, the last with: judge at ${url}: status 400`);
+      expect(stderr).not.toContain('    at ');
+    }
   });
 });

@@ -59,8 +59,11 @@ export async function promptsOf({ folder, config: name, prompts, newTokens }: Su
   const model = loadModel(folder);
   const random = stream(1, 'bench-serve');
   const questions = random.shuffle(data.train).slice(0, prompts);
-  const calls = await createEnvironment(config, data).demonstrate(questions, { rollouts: 1, seed: 1 });
-  const rendered = calls.flatMap((one) => one.calls).map(({ messages }) => model.renderPrompt(messages));
+  const environment = createEnvironment(config, data);
+  const played = await Promise.all(
+    questions.map((query) => environment.demonstrate(query, { rollout: 0, seed: 1, judged: false })),
+  );
+  const rendered = played.flatMap((one) => one.calls).map(({ messages }) => model.renderPrompt(messages));
   const fitting = rendered.filter((ids) => ids.length + newTokens <= model.config.maxPositions);
   const distinct = [...new Map(fitting.map((ids) => [ids.join(), ids])).values()];
   return random.shuffle(distinct).slice(0, prompts);

@@ -21,15 +21,23 @@ export interface Environment {
   runEpisode(query: Query, policy: Policy): Promise<Episode>;
   /** Rejects with a RolloutFailure when something that judges fails: never a reward of 0 for that. */
   score(episode: Episode, query: Query): Promise<Ledger>;
-  /** `rollouts` episodes for each question by a teacher that knows the gold. The same seed gives the same. */
-  demonstrate(
-    queries: readonly Query[],
-    options: { rollouts: number; seed: number },
-  ): Promise<DemonstratedEpisode[]>;
+  /**
+   * An episode of a question with gold by a teacher that knows it. The same seed and rollout give the same. Rejects
+   * when a tool fails.
+   */
+  demonstrate(query: Query, options: DemonstrateOptions): Promise<DemonstratedEpisode>;
   /** How right an episode's result is, in [0, 1], read from its ledger: what demonstrations are chosen by. */
   worth(ledger: Ledger): number;
   /** What stands in for a model that was not given: a sentence each, told in log, summary and report. */
   standIns: readonly string[];
+}
+
+export interface DemonstrateOptions {
+  /** Which of the question's episodes, from 0. */
+  rollout: number;
+  seed: number;
+  /** Whether the judge is asked: an episode that is to be scored needs its answer, one to learn from does not. */
+  judged: boolean;
 }
 
 export interface EnvironmentData {

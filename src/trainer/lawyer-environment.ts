@@ -62,8 +62,13 @@ export function lawyerEnvironment(
         judgment: await judgmentOf(episode, query, critic),
       });
     },
-    demonstrate: (queries, played) =>
-      demonstrateLawyer(queries, tools, { config: settings, source: source(), ...played }),
+    demonstrate: (query, { rollout, seed, judged }) =>
+      demonstrateLawyer(query, judged ? tools : { ...tools, judge: noJudge }, {
+        config: settings,
+        source: source(),
+        rollout,
+        seed,
+      }),
     worth: ({ terms }) => terms.find(({ name }) => name === 'answerAccuracy')!.raw,
     standIns: standInNotes(config, tools, precedents),
   };
@@ -103,6 +108,12 @@ function toolsOf(
     hasArticle: (id) => corpus.byId.has(id),
   };
 }
+
+/** For episodes whose answer nobody reads. */
+const noJudge: Judge = {
+  name: 'nobody',
+  answer: async () => ({ text: '', articles: [], choices: [], number: null }),
+};
 
 /** The model of a role; null where its stand-in works. */
 function assistantOf(

@@ -54,8 +54,8 @@ export function malrEnvironment(
     runEpisode: (query, policy) => runEpisode(query, tools, policy, malr),
     score: async (episode, query) =>
       scoreEpisode(episode, query.gold, reward, retrievalFacts(episode, query, retriever, reward, keep)),
-    demonstrate: (queries, played) =>
-      demonstrate(queries, tools, { config: malr, source: source(), ...played }),
+    demonstrate: (query, { rollout, seed }) =>
+      demonstrate(query, tools, { config: malr, source: source(), rollout, seed }),
     // The player that knows the gold is LegalMALR's own way of a warm start, not in place of a model.
     standIns: [],
     worth: ({ terms }) => terms.find(({ name }) => name === 'recall')!.raw,

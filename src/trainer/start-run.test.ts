@@ -131,6 +131,35 @@ describe('startRun', () => {
     await expect(startRun(all)).rejects.toThrow(/learner.maxTreeTokens: every demonstrated call/);
   });
 
+  it('leaves out demonstrations that fail and says so; nobody is asked to judge them; none at all is an error', async () => {
+    const lines: string[] = [];
+    const { parts } = partsOf(
+      'failing',
+      (line) => lines.push(line),
+      () => {},
+    );
+    const { environment } = parts;
+    const failing = (fails: (id: string, rollout: number) => boolean): StartParts => ({
+      ...parts,
+      environment: {
+        ...environment,
+        demonstrate: async (query, options) => {
+          expect(options.judged).toBe(false);
+          if (fails(query.id, options.rollout)) throw new Error('the embedder is down');
+          return environment.demonstrate(query, options);
+        },
+      },
+    });
+    await startRun(failing((id) => id === 't2'));
+    expect(lines[0]).toMatch(
+      /^(\d+) of \d+ demonstrations failed and are left out, .*: the embedder is down$/,
+    );
+    expect(lines.at(-1)).toContain('of 1 questions');
+    await expect(startRun(failing(() => true))).rejects.toThrow(
+      /the demonstrations of the warm start: all \d+ episodes failed, the last with: the embedder is down/,
+    );
+  });
+
   it('ends at the next update when the signal fires, with nothing published', async () => {
     const reason = new Error('interrupted');
     const { parts, endpoint, learner, controller } = partsOf(

@@ -67,7 +67,11 @@ describe('the oracle', () => {
   });
   const query: Query = { id: 'q', query: '甲入户偷走手机。\n罪名:盗窃;诈骗。', gold: ['a0', 'a1'] };
   const play = (tools: LawyerTools, change: Partial<LawyerConfig> = {}, asked = query) =>
-    demonstrateLawyer([asked], tools, { config: { ...config, ...change }, source, rollouts: 40, seed: 1 });
+    Promise.all(
+      Array.from({ length: 40 }, (_, rollout) =>
+        demonstrateLawyer(asked, tools, { config: { ...config, ...change }, source, rollout, seed: 1 }),
+      ),
+    );
 
   it('stops by itself when all is found, and where nothing is, before the turns are spent', async () => {
     for (const { episode } of await play(toolsOf(['a1', 'a0'])))
@@ -113,8 +117,9 @@ describe('the oracle', () => {
       }
     }
   });
-  it('throws for a gold article that the corpus lacks', async () => {
+  it('throws for a gold article that the corpus lacks, and for no gold', async () => {
     await expect(play(toolsOf([]), {}, { ...query, gold: ['a9'] })).rejects.toThrow('a9 of q is not');
+    await expect(play(toolsOf([]), {}, { ...query, gold: [] })).rejects.toThrow('q has no gold');
   });
 });
 
@@ -152,16 +157,19 @@ describe.skipIf(!existsSync(`${SHARED}/lawbench`))(
       const options = {
         config,
         source: targetSource(corpus.byId, mineTerms(corpus.articles)),
-        rollouts: 1,
+        rollout: 0,
         seed: 1,
       };
-      const played = await demonstrateLawyer(some, tools, options);
-      expect(await demonstrateLawyer(some.slice(0, 5), tools, options)).toEqual(played.slice(0, 5));
+      const playAll = (queries: Query[], change: Partial<LawyerConfig> = {}) =>
+        Promise.all(
+          queries.map((query) =>
+            demonstrateLawyer(query, tools, { ...options, config: { ...config, ...change } }),
+          ),
+        );
+      const played = await playAll(some);
+      expect(await playAll(some.slice(0, 5))).toEqual(played.slice(0, 5));
       for (const prompts of ['zh', 'en'] as const)
-        for (const { episode } of await demonstrateLawyer(some.slice(0, 30), tools, {
-          ...options,
-          config: { ...config, prompts },
-        }))
+        for (const { episode } of await playAll(some.slice(0, 30), { prompts }))
           expect(episode.termination).toEqual({ kind: 'planner', reason: 'STOP' });
       const same = (a: readonly string[], b: readonly string[]) =>
         [...a].sort().join() === [...b].sort().join();

@@ -26,35 +26,36 @@ const PRECEDENT_CHARS = DEFAULT_TARGETS.maxChars;
 export interface LawyerDemonstrateOptions {
   config: LawyerConfig;
   source: TargetSource;
-  /** Episodes per question, ≥ 1. */
-  rollouts: number;
+  /** Which of a question's episodes, from 0. */
+  rollout: number;
   seed: number;
 }
 
-/** Plays what has gold; in order of question and rollout. The same seed gives the same. */
+/**
+ * Plays one episode of a question with gold. The same seed and rollout give the same. Rejects when a tool or the judge
+ * fails.
+ */
 export async function demonstrateLawyer(
-  queries: readonly Query[],
+  query: Query,
   tools: LawyerTools,
-  { config, source, rollouts, seed }: LawyerDemonstrateOptions,
-): Promise<DemonstratedEpisode[]> {
-  const played: DemonstratedEpisode[] = [];
-  for (const query of queries.filter(({ gold }) => gold.length > 0))
-    for (let rollout = 0; rollout < rollouts; rollout++) {
-      const random = stream(seed, 'demonstrate', query.id, rollout);
-      const { watched, found } = watch(tools, config.evidenceItems);
-      const next = oracleOf(query, source, random, {
-        hasPrecedents: tools.precedents !== null,
-        // The last turn is for STOP, where there is more than one.
-        most: Math.max(1, Math.min(MOST_SEARCHES, config.maxTurns - 1)),
-      });
-      const { policy, calls } = recordedPolicy(query.id, () => turnText(next(found), config));
-      const episode = await runLawyerEpisode(query, watched, policy, config);
-      played.push({ queryId: query.id, rollout, calls, episode });
-    }
-  return played;
+  { config, source, rollout, seed }: LawyerDemonstrateOptions,
+): Promise<DemonstratedEpisode> {
+  const random = stream(seed, 'demonstrate', query.id, rollout);
+  const { watched, found } = watch(tools, config.evidenceItems);
+  const next = oracleOf(query, source, random, {
+    hasPrecedents: tools.precedents !== null,
+    // The last turn is for STOP, where there is more than one.
+    most: Math.max(1, Math.min(MOST_SEARCHES, config.maxTurns - 1)),
+  });
+  const { policy, calls } = recordedPolicy(query.id, () => turnText(next(found), config));
+  const episode = await runLawyerEpisode(query, watched, policy, config);
+  return { queryId: query.id, rollout, calls, episode };
 }
 
-/** Turn by turn what to do, given the articles found so far. Throws for a gold id that the corpus lacks. */
+/**
+ * Turn by turn what to do, given the articles found so far. Throws for a question without gold, and for a gold id that
+ * the corpus lacks.
+ */
 function oracleOf(
   query: Query,
   source: TargetSource,
@@ -66,6 +67,7 @@ function oracleOf(
     if (gold === undefined) throw new Error(`gold article ${id} of ${query.id} is not in the corpus`);
     return gold;
   });
+  if (golds.length === 0) throw new Error(`${query.id} has no gold to search for`);
   const asked = new Set<string>();
   let searches = 0;
   let hasAskedPrecedents = false;

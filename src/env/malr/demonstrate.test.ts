@@ -201,17 +201,18 @@ describe('demonstrate', () => {
     article: (id) => articles.get(id),
     rankPool: (searches) => [...new Set(searches.flat().map(({ id }) => id))],
   };
-  const options = {
-    config: malrConfig,
-    source,
-    rollouts: 30,
-    seed: 5,
-  };
+  const play = (seed: number, asked = query) =>
+    Promise.all(
+      Array.from({ length: 30 }, (_, rollout) =>
+        demonstrate(asked, tools, { config: malrConfig, source, rollout, seed }),
+      ),
+    );
 
   it('gives every call of valid episodes, and the same for the same seed', async () => {
-    const played = await demonstrate([query], tools, options);
-    expect(await demonstrate([query], tools, options)).toEqual(played);
-    expect(await demonstrate([query], tools, { ...options, seed: 6 })).not.toEqual(played);
+    const played = await play(5);
+    expect(await play(5)).toEqual(played);
+    expect(await play(6)).not.toEqual(played);
+    expect(new Set(played.map((one) => JSON.stringify(one.calls))).size).toBeGreaterThan(20);
     expect(played.map(({ rollout }) => rollout)).toEqual(played.map((_, i) => i));
     const calls = played.flatMap((one) => one.calls);
     expect(new Set(calls.map(({ role }) => role)).size).toBe(6);
@@ -229,14 +230,14 @@ describe('demonstrate', () => {
   });
 
   it('writes for what is still missing', () => {
-    const play = demonstrationPolicy({ query, source, random: stream(1), offered: ACTIONS });
+    const say = demonstrationPolicy({ query, source, random: stream(1), offered: ACTIONS });
     for (let i = 0; i < 10; i++) {
-      const text = play({ role: 'rewrite_single', round: 1, pool: new Set(['rent']) });
+      const text = say({ role: 'rewrite_single', round: 1, pool: new Set(['rent']) });
       expect(text.startsWith('劳动合同法：')).toBe(true);
     }
   });
 
   it('refuses a gold article that is not in the corpus', async () => {
-    await expect(demonstrate([{ ...query, gold: ['lost'] }], tools, options)).rejects.toThrow(/lost of q/);
+    await expect(play(5, { ...query, gold: ['lost'] })).rejects.toThrow(/lost of q/);
   });
 });

@@ -115,34 +115,23 @@ function actionWeights({ golds, ran, round, coverage, poolSize }: PlanState): Re
 export interface DemonstrateOptions {
   config: MalrConfig;
   source: TargetSource;
-  /** Episodes per question, ≥ 1. */
-  rollouts: number;
+  /** Which of a question's episodes, from 0. */
+  rollout: number;
   seed: number;
 }
 
-/**
- * Plays `rollouts` episodes for each question, in order of question and rollout. The same seed gives the same
- * demonstrations.
- */
+/** Plays one episode. The same seed and rollout give the same. Rejects when a tool fails. */
 export async function demonstrate(
-  queries: readonly Query[],
+  query: Query,
   tools: MalrTools,
-  options: DemonstrateOptions,
-): Promise<DemonstratedEpisode[]> {
-  const { source } = options;
-  const offered = offeredActions(options.config);
-  const played: DemonstratedEpisode[] = [];
-  for (const query of queries) {
-    for (let rollout = 0; rollout < options.rollouts; rollout++) {
-      const random = stream(options.seed, 'demonstrate', query.id, rollout);
-      const player = demonstrationPolicy({ query, source, random, offered });
-      const { reranker, pool } = watchPool(tools.reranker);
-      const { policy, calls } = recordedPolicy(query.id, ({ role, round }) => player({ role, round, pool }));
-      const episode = await runEpisode(query, { ...tools, reranker }, policy, options.config);
-      played.push({ queryId: query.id, rollout, calls, episode });
-    }
-  }
-  return played;
+  { config, source, rollout, seed }: DemonstrateOptions,
+): Promise<DemonstratedEpisode> {
+  const random = stream(seed, 'demonstrate', query.id, rollout);
+  const player = demonstrationPolicy({ query, source, random, offered: offeredActions(config) });
+  const { reranker, pool } = watchPool(tools.reranker);
+  const { policy, calls } = recordedPolicy(query.id, ({ role, round }) => player({ role, round, pool }));
+  const episode = await runEpisode(query, { ...tools, reranker }, policy, config);
+  return { queryId: query.id, rollout, calls, episode };
 }
 
 /** The reranker, and the set of all articles that it has kept so far. */

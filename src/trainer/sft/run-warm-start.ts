@@ -2,13 +2,15 @@
 import { UserError } from '../../base/errors.ts';
 import { stream } from '../../base/random.ts';
 import type { Config } from '../../config/schema.ts';
-import type { Demonstration } from '../../env/demonstration.ts';
+import type { DemonstratedEpisode, Demonstration } from '../../env/demonstration.ts';
+import type { Query } from '../../env/types.ts';
 import type { Screen } from '../../report/progress.ts';
 import { treeLimits } from '../create-learner.ts';
 import type { Environment } from '../environment.ts';
 import type { Learner } from '../learner/learner.ts';
 import type { Data, Model } from '../prepare.ts';
 import { readDemonstrations } from './demonstration-file.ts';
+import { hasFailed, playEpisodes } from './play-episodes.ts';
 import { demonstrationSample, warmStart } from './warm-start.ts';
 
 export type SftConfig = NonNullable<Config['sft']>;
@@ -75,25 +77,42 @@ export async function runWarmStart(sft: SftConfig, parts: WarmStartParts): Promi
   return { calls: fitting.length, questions, updates: steps, loss };
 }
 
+/** Enough to keep helper models busy; the tools of our own take what processors there are. */
+const QUESTIONS_AT_ONCE = 8;
+
 async function demonstrationsOf(
   { demonstrations, share, rolloutsPerQuery }: SftConfig,
-  { config, data, environment, screen }: WarmStartParts,
+  { config, data, environment, screen, signal }: WarmStartParts,
 ): Promise<Demonstration[]> {
   const { seed } = config.run;
   const taught = stream(seed, 'warm-start', 'questions')
     .shuffle(data.train)
     .slice(0, Math.ceil(data.train.length * share));
   if (demonstrations === undefined) {
-    const played = await environment.demonstrate(taught, { rollouts: rolloutsPerQuery, seed });
-    const without = taught.filter(({ gold }) => gold.length === 0).length;
-    if (without === taught.length)
+    const playable = taught.filter(({ gold }) => gold.length > 0);
+    const without = taught.length - playable.length;
+    if (playable.length === 0)
       throw new UserError(
         'no question of the warm start has gold, and the player that stands in for a teacher searches for nothing else',
         'sft',
         'name assistants.teacher, make sft.demonstrations with lexpo synthesize, or set sft to null',
       );
     if (without > 0) screen.print(`${without} questions without gold are not demonstrated`);
-    return played.flatMap(({ calls }) => calls);
+    const play = (query: Query, rollout: number): Promise<DemonstratedEpisode> =>
+      environment.demonstrate(query, { rollout, seed, judged: false });
+    const played = await playEpisodes(playable, play, {
+      rollouts: rolloutsPerQuery,
+      concurrency: QUESTIONS_AT_ONCE,
+      signal,
+      player: 'the demonstrations of the warm start',
+      fix: 'see that what it names answers (lexpo doctor asks every helper model), then start again',
+    });
+    const failures = played.filter(hasFailed);
+    if (failures.length > 0)
+      screen.print(
+        `${failures.length} of ${played.length} demonstrations failed and are left out, the first with: ${failures[0]!.failure}`,
+      );
+    return played.flatMap((one) => (hasFailed(one) ? [] : one.calls));
   }
   const records = await readDemonstrations(demonstrations);
   const chosen = new Set(taught.map(({ id }) => id));

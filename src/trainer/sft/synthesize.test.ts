@@ -41,14 +41,11 @@ function environmentOf(say: (query: Query, rollout: number) => string): Environm
       if (id === 'broken') throw new RolloutFailure('environment', 'the judge is down');
       return ledgerOf(pool[0] === 'good' || pool[0] === LONG ? 1 : 0);
     },
-    async demonstrate([query], { rollouts }) {
-      return Promise.all(
-        Array.from({ length: rollouts }, async (_, rollout) => {
-          const { policy, calls } = recordedPolicy(query!.id, () => say(query!, rollout));
-          const episode = await runEpisode(query!, policy);
-          return { queryId: query!.id, rollout, calls, episode };
-        }),
-      );
+    async demonstrate(query, { rollout, judged }) {
+      expect(judged).toBe(true);
+      const { policy, calls } = recordedPolicy(query.id, () => say(query, rollout));
+      const episode = await runEpisode(query, policy);
+      return { queryId: query.id, rollout, calls, episode };
     },
     worth: ({ total }) => total,
     standIns: [],
@@ -116,16 +113,11 @@ describe('synthesize', () => {
     const one = { id: 'p', rank: 0, title: '判例', text: `本院认为${LONG}`, articles: [] };
     const showing = (source: 'statute' | 'precedent'): Environment => ({
       ...environmentOf(sayById),
-      async demonstrate([query], { rollouts }) {
-        const episodes = await environmentOf(sayById).demonstrate([query!], { rollouts, seed: 1 });
+      async demonstrate(query, options) {
+        const played = await environmentOf(sayById).demonstrate(query, options);
         const round = { agent: 'PRECEDENT', queries: ['x'], dropped: [], newIds: [], poolSize: 0 };
-        return episodes.map((played) => ({
-          ...played,
-          episode: {
-            ...played.episode,
-            rounds: played.rollout === 0 ? [{ ...round, evidence: [{ ...one, source }] }] : [],
-          },
-        }));
+        const rounds = options.rollout === 0 ? [{ ...round, evidence: [{ ...one, source }] }] : [];
+        return { ...played, episode: { ...played.episode, rounds } };
       },
     });
     const kept = async (source: 'statute' | 'precedent') =>
@@ -181,7 +173,7 @@ describe('synthesize', () => {
     const environment = environmentOf(sayById);
     const broken = queries.slice(2, 3);
     await expect(synthesize(environment, standIn, broken, tests, [], options())).rejects.toThrow(
-      /every episode failed, the first with .*the judge is down/,
+      /the oracle.*: all 2 episodes failed, the last with: .*the judge is down/,
     );
     const controller = new AbortController();
     const reason = new UserError('stop', 'here');

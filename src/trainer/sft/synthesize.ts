@@ -3,16 +3,15 @@
  * and clean becomes a file that `lexpo sft` learns from. (Legal-R1's SFT data is made so; its filter compares one
  * of fourteen tasks with the test file, this one every source.)
  */
-import { messageOf, UserError } from '../../base/errors.ts';
 import { mean } from '../../base/statistics.ts';
 import { type Fingerprints, fingerprint, worstOverlap } from '../../env/contamination.ts';
 import { type DemonstratedEpisode, recordedPolicy } from '../../env/demonstration.ts';
 import type { ChatModel } from '../../env/lawyer/types.ts';
 import type { Query } from '../../env/types.ts';
 import type { Ledger } from '../../reward/ledger-schema.ts';
-import { createLimit } from '../../rollout/limit.ts';
 import type { Environment } from '../environment.ts';
 import { type DemonstrationRecord, demonstrationRecord } from './demonstration-file.ts';
+import { hasFailed, type Played, playEpisodes } from './play-episodes.ts';
 
 export interface Teacher {
   /** As it stands in records and reports; a stand-in says that it is one. */
@@ -109,7 +108,7 @@ const TOLD_FAILURES = 5;
  * told; the training questions, what the teacher wrote and the precedents that it was shown are checked as well, and
  * leave no record. Not the statutes: a test text may quote the law. Records in order of question and rollout.
  *
- * @throws UserError when every episode failed, or none was good enough; `signal.reason` when it fires.
+ * @throws UserError when every episode failed (`playEpisodes`); `signal.reason` when it fires.
  */
 export async function synthesize(
   environment: Environment,
@@ -119,7 +118,7 @@ export async function synthesize(
   sources: readonly Source[],
   options: SynthesizeOptions,
 ): Promise<{ records: DemonstrationRecord[]; report: SynthesisReport }> {
-  const { ngram, maxOverlap, accept, signal } = options;
+  const { ngram, maxOverlap, accept } = options;
   const prints = fingerprint(
     tests.map(({ text }) => text),
     ngram,
@@ -132,19 +131,12 @@ export async function synthesize(
   const refused = new Set(questions.refused.map(({ id }) => id));
   const playable = queries.filter(({ gold }) => teacher.chat !== null || gold.length > 0);
   const clean = playable.filter(({ id }) => !refused.has(id));
-  const limit = createLimit(options.concurrency);
-  let done = 0;
-  const played = await Promise.all(
-    clean.map((query) =>
-      limit(async () => {
-        signal.throwIfAborted();
-        const results = await playQuestion(environment, teacher, query, options);
-        options.onQuestion(++done, clean.length);
-        return results;
-      }),
-    ),
+  const played = await playEpisodes(
+    clean,
+    (query, rollout, signal) => playScored(environment, teacher, query, rollout, { ...options, signal }),
+    { ...options, player: teacher.name, fix: 'check the teacher and the tools' },
   );
-  const { episodes, failures, invalid, worths, good } = sorted(played.flat(), environment, teacher, accept);
+  const { episodes, failures, invalid, worths, good } = sorted(played, environment, teacher, accept);
   const nameOf = ({ queryId, rollout }: DemonstrationRecord): string => `${queryId}/${rollout}`;
   const written = check({
     name: "the teacher's calls",
@@ -183,14 +175,19 @@ export async function synthesize(
 }
 
 /** Episodes by what became of them; what is right still awaits the check of its texts. */
-function sorted(played: readonly Played[], environment: Environment, { name }: Teacher, accept: number) {
+function sorted(
+  played: readonly Played<Scored>[],
+  environment: Environment,
+  { name }: Teacher,
+  accept: number,
+) {
   const episodes = { played: played.length, kept: 0, failed: 0, invalid: 0, wrong: 0, contaminated: 0 };
   const failures: string[] = [];
   const reasons = new Map<string, number>();
   const worths: number[] = [];
   const good: { record: DemonstrationRecord; worth: number }[] = [];
   for (const result of played) {
-    if ('failure' in result) {
+    if (hasFailed(result)) {
       episodes.failed++;
       if (failures.length < TOLD_FAILURES) failures.push(result.failure);
       continue;
@@ -205,12 +202,6 @@ function sorted(played: readonly Played[], environment: Environment, { name }: T
     } else if (worth < accept) episodes.wrong++;
     else good.push({ record: demonstrationRecord(one, name, ledger), worth });
   }
-  if (played.length > 0 && episodes.failed === played.length)
-    throw new UserError(
-      `every episode failed, the first with ${failures[0]}`,
-      name,
-      'check the teacher and the tools',
-    );
   const invalid = [...reasons]
     .map(([reason, times]) => ({ reason, episodes: times }))
     .sort((a, b) => b.episodes - a.episodes);
@@ -224,45 +215,32 @@ const precedentsShown = ({ rounds }: DemonstrationRecord): string =>
     .map(({ text }) => text)
     .join('\n');
 
-type Played = { one: DemonstratedEpisode; ledger: Ledger } | { failure: string };
+interface Scored {
+  one: DemonstratedEpisode;
+  ledger: Ledger;
+}
 
-/** A failed episode is a result too: it says why, and is not learnt from. UserErrors pass through. */
-async function playQuestion(
+/** One episode of the teacher, or of the environment's own player, and its reward. */
+async function playScored(
   environment: Environment,
   { chat }: Teacher,
   query: Query,
-  options: SynthesizeOptions,
-): Promise<Played[]> {
-  const { rollouts, seed } = options;
-  const score = async (one: DemonstratedEpisode): Promise<Played> => ({
-    one,
-    ledger: await environment.score(one.episode, query),
-  });
-  const orFailure = (run: () => Promise<Played>): Promise<Played> =>
-    run().catch((error: unknown) => {
-      if (error instanceof UserError || options.signal.aborted) throw error;
-      return { failure: messageOf(error) };
+  rollout: number,
+  { seed, maxTokens, temperature, signal }: SynthesizeOptions,
+): Promise<Scored> {
+  const byTeacher = async (model: ChatModel): Promise<DemonstratedEpisode> => {
+    // Named, a sample is kept like any answer: a synthesis that was stopped asks only for the rest.
+    const sampleOf = (callIndex: number) =>
+      temperature > 0 ? { sample: [seed, query.id, rollout, callIndex].join('/') } : {};
+    const { policy, calls } = recordedPolicy(query.id, ({ messages, callIndex }) => {
+      signal.throwIfAborted();
+      return model.chat(messages, { maxTokens, temperature, ...sampleOf(callIndex) });
     });
-  if (chat === null) {
-    const played = await environment.demonstrate([query], { rollouts, seed });
-    return Promise.all(played.map((one) => orFailure(() => score(one))));
-  }
-  return Promise.all(
-    Array.from({ length: rollouts }, (_, rollout) =>
-      orFailure(async () => {
-        options.signal.throwIfAborted();
-        const { maxTokens, temperature } = options;
-        // Named, a sample is kept like any answer: a synthesis that was stopped asks only for the rest.
-        const { policy, calls } = recordedPolicy(query.id, ({ messages, callIndex }) =>
-          chat.chat(messages, {
-            maxTokens,
-            temperature,
-            ...(temperature > 0 ? { sample: [seed, query.id, rollout, callIndex].join('/') } : {}),
-          }),
-        );
-        const episode = await environment.runEpisode(query, policy);
-        return score({ queryId: query.id, rollout, calls, episode });
-      }),
-    ),
-  );
+    return { queryId: query.id, rollout, calls, episode: await environment.runEpisode(query, policy) };
+  };
+  const one =
+    chat === null
+      ? await environment.demonstrate(query, { rollout, seed, judged: true })
+      : await byTeacher(chat);
+  return { one, ledger: await environment.score(one.episode, query) };
 }
